@@ -1,0 +1,78 @@
+package config
+
+import (
+	"encoding/hex"
+	"os"
+	"testing"
+	"time"
+)
+
+// wantFull is what testdata/good/full.yaml says. The request members are
+// tested elsewhere and taken over here.
+func wantFull(t *testing.T) *Config {
+	t.Helper()
+	ca, err := os.ReadFile("testdata/ca.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Config{
+		Service: "acme",
+		Listen:  Listen{API: "127.0.0.1:1", Admin: "[::1]:2"},
+		Redis: Redis{
+			URL:     "rediss+sentinel://s:p@sentinel:26379/3?master_name=m&username=u&password=w&addr=other:26379",
+			URLFile: "../redis-url", CAFile: "../ca.pem", CA: ca,
+			ConnectTimeout: time.Second, Timeout: 75 * time.Millisecond,
+		},
+		Keystore: Keystore{
+			Peppers: []Pepper{
+				{Version: 1, Secret: testPepper},
+				{Version: 2, Secret: "fedcba9876543210fedcba9876543210", SecretFile: "../pepper"},
+			},
+			AdminToken: "0123456789abcdef$",
+		},
+		Models: []Model{
+			{
+				ID: "org/model:v1", Pool: "a.b", Created: time.Date(2026, 1, 15, 0, 0, 0, 0, time.UTC),
+				ContextWindow: 32768, UpstreamModel: "up", Root: "org/model", FirstByteTimeout: 20 * time.Minute,
+				Request: loadFull(t).Models[0].Request,
+			},
+			{ID: "other", Pool: "c", Created: time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC), ContextWindow: 1, Root: "other"},
+		},
+		Pools: map[string]Pool{
+			"a.b": {
+				Replicas: []string{"http://10.0.0.5:8000", "https://vllm.internal:443", "http://[::1]:8000"},
+				APIKey:   "token", Endpoints: []string{"score", "responses"},
+			},
+			"c": {Replicas: []string{"http://vllm:1"}, Endpoints: DefaultPool().Endpoints},
+		},
+		Plans: map[string]Plan{
+			"free": {
+				Limits:      []Limit{{Requests: 60, Per: time.Minute}, {Tokens: 1e6, Per: 31 * 24 * time.Hour}, {Concurrent: 4}},
+				AllowModels: []string{"org/model:v1"}, DenyModels: []string{"other"},
+				AllowFields: []string{"priority", "kv_transfer_params"}, DefaultTokens: 7,
+			},
+			"unlimited": {Limits: []Limit{}, DefaultTokens: 1024},
+		},
+		Keys: []Key{
+			{Name: "ci", Owner: "platform@example.com", Plan: "free", SHA256: digest(t, "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")},
+			{Name: "cd", Owner: "cd", Plan: "unlimited", SHA256: digest(t, "ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100")},
+		},
+		Bounds: Bounds{Body: 1 * MiB, BodiesInFlight: 64 * MB, HeaderBytes: 16 * KiB, Connections: 5, ReplicaConnections: 6},
+		Timeouts: Timeouts{
+			Header: time.Second, Body: 2 * time.Second, KeepAlive: 3 * time.Second, Write: 4 * time.Second,
+			Connect: 5 * time.Millisecond, FirstByte: 90 * time.Minute, Idle: 6 * time.Second, Total: 24 * time.Hour,
+			ReplicaKeepAlive: 1500 * time.Millisecond,
+		},
+		Shutdown: Shutdown{Drain: time.Minute},
+		Log:      Log{Level: "debug", Format: "json", File: "/tmp/mete.log"},
+	}
+}
+
+func digest(t *testing.T, text string) [32]byte {
+	t.Helper()
+	raw, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return [32]byte(raw)
+}
