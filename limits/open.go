@@ -1,0 +1,134 @@
+package limits
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"mete/config"
+)
+
+// Open returns a client for the Redis that the configuration names. It does
+// not connect. A call through it never waits longer than the configuration
+// says, whatever becomes of Redis, and is never repeated by the client.
+// Whatever the error says, it does not hold the URL.
+func Open(c config.Redis) (redis.UniversalClient, error) {
+	roots, err := authorities(c.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	switch c.Kind() {
+	case config.RedisEmbedded:
+		return openEmbedded()
+	case config.RedisCluster:
+		o, err := redis.ParseClusterURL(c.ClientURL())
+		if err != nil {
+			return nil, errURL
+		}
+		bound(c, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		trust(o.TLSConfig, roots)
+		return redis.NewClusterClient(o), nil
+	case config.RedisSentinel:
+		o, err := redis.ParseFailoverURL(c.ClientURL())
+		if err != nil {
+			return nil, errURL
+		}
+		bound(c, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		trust(o.TLSConfig, roots)
+		return redis.NewFailoverClient(o), nil
+	}
+	o, err := redis.ParseURL(c.ClientURL())
+	if err != nil {
+		return nil, errURL
+	}
+	bound(c, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+	trust(o.TLSConfig, roots)
+	return redis.NewClient(o), nil
+}
+
+// errURL stands for go-redis's own errors, which repeat the URL and its password.
+var errURL = errors.New("redis url is not one that the client can use")
+
+// bound sets what keeps a Redis that is frozen or gone from holding up a call.
+// Left to its defaults the client waits for seconds, dials five times, repeats
+// commands, and looks at no context's deadline.
+func bound(c config.Redis, byContext *bool, retries, dials *int, dial, read, write, pool *time.Duration) {
+	*byContext, *retries, *dials = true, -1, 1
+	*dial, *read, *write, *pool = c.ConnectTimeout, c.Timeout, c.Timeout, c.Timeout
+}
+
+func trust(t *tls.Config, roots *x509.CertPool) {
+	if t != nil && roots != nil {
+		t.RootCAs = roots
+	}
+}
+
+// authorities reads a PEM file; nil means those of the system.
+func authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("redis certificate authorities: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("redis certificate authorities: no certificate in %s", file)
+	}
+	return roots, nil
+}
+
+// embedded is a client with its server in the same process. Closing it ends
+// the server and forgets everything.
+type embedded struct {
+	*redis.Client
+	server *miniredis.Miniredis
+}
+
+// Close ends the server after the client.
+func (e *embedded) Close() error {
+	err := e.Client.Close()
+	e.server.Close()
+	return err
+}
+
+// openEmbedded listens on a free port of loopback, behind a random password. A
+// pipe in memory would not do: neither end of it has a buffer, and a long
+// pipeline and its answers would wait for each other.
+func openEmbedded() (redis.UniversalClient, error) {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		return nil, fmt.Errorf("embedded store: %w", err)
+	}
+	password := rand.Text()
+	server.RequireAuth(password)
+	server.ClockTTL(true) // or nothing would ever expire
+	return &embedded{server: server, Client: redis.NewClient(&redis.Options{
+		Addr: server.Addr(), Password: password,
+		MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
+	})}, nil
+}
+
+// CheckPolicy returns a warning if Redis may throw keys away when its memory
+// is full, and "" if it does not or does not say.
+func CheckPolicy(ctx context.Context, rdb redis.UniversalClient) string {
+	policy, err := rdb.ConfigGet(ctx, "maxmemory-policy").Result()
+	name := policy["maxmemory-policy"]
+	if err != nil || name == "" || name == "noeviction" {
+		return ""
+	}
+	if strings.HasPrefix(name, "volatile-") {
+		return fmt.Sprintf("redis may evict windows and slots (maxmemory-policy %s): limits may be exceeded; use noeviction", name)
+	}
+	return fmt.Sprintf("redis may evict keys (maxmemory-policy %s): callers may be locked out; use noeviction", name)
+}
