@@ -87,7 +87,7 @@ func (d *document) checkKeystore(c *Config) {
 }
 
 func (d *document) checkPepper(path string, pepper Pepper) {
-	d.between(path+".version", int64(pepper.Version), 1, maxPepper)
+	d.upTo(path+".version", int64(pepper.Version), maxPepper)
 	secret := d.given(path + ".secret")
 	switch {
 	case !d.has(secret):
@@ -101,8 +101,8 @@ func (d *document) checkBounds(b Bounds) {
 	d.size("bounds.body", b.Body, 1, maxInFlight)
 	d.size("bounds.bodies_in_flight", b.BodiesInFlight, 1, maxInFlight)
 	d.size("bounds.header_bytes", b.HeaderBytes, smallestHead, largestHead)
-	d.between("bounds.connections", int64(b.Connections), 1, maxSockets)
-	d.between("bounds.replica_connections", int64(b.ReplicaConnections), 1, maxSockets)
+	d.upTo("bounds.connections", int64(b.Connections), maxSockets)
+	d.upTo("bounds.replica_connections", int64(b.ReplicaConnections), maxSockets)
 	if b.BodiesInFlight < b.Body {
 		d.fail(d.either("bounds.bodies_in_flight", "bounds.body"),
 			"bodies_in_flight is below bounds.body: raise it, or lower bounds.body, so that one request fits")
@@ -135,15 +135,15 @@ func (d *document) size(path string, value, least, most Size) {
 	}
 }
 
-// between also speaks up when the file does not give the field at all, and the
+// upTo wants a number from 1 to most. It also speaks up when the file does not give the field at all, and the
 // default is out of range: that is how a number is required.
-func (d *document) between(path string, value, least, most int64) {
+func (d *document) upTo(path string, value, most int64) {
 	switch {
-	case value >= least && value <= most:
+	case value >= 1 && value <= most:
 	case !d.has(path):
-		d.fail(path, "is required: write a whole number from %d to %d", least, most)
+		d.fail(path, "is required: write a whole number from 1 to %d", most)
 	default:
-		d.fail(path, "%s is out of range: write a whole number from %d to %d", d.quoted(path), least, most)
+		d.fail(path, "%s is out of range: write a whole number from 1 to %d", d.quoted(path), most)
 	}
 }
 

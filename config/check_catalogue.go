@@ -45,7 +45,7 @@ func (d *document) checkModel(path string, m *Model, pools []string) {
 	if m.Created.IsZero() {
 		d.fail(path+".created", "is required: write a day as YYYY-MM-DD, like 2026-01-15")
 	}
-	d.between(path+".context_window", int64(m.ContextWindow), 1, maxContext)
+	d.upTo(path+".context_window", int64(m.ContextWindow), maxContext)
 	if d.has(path + ".first_byte_timeout") {
 		d.duration(path+".first_byte_timeout", m.FirstByteTimeout, 0)
 	}

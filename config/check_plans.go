@@ -30,7 +30,7 @@ func (d *document) checkPlans(c *Config) {
 		for i, field := range plan.AllowFields {
 			d.oneOf(index(path+".allow_fields", i), field, guardedFields)
 		}
-		d.between(path+".default_tokens", int64(plan.DefaultTokens), 1, maxContext)
+		d.upTo(path+".default_tokens", int64(plan.DefaultTokens), maxContext)
 	}
 }
 
@@ -81,7 +81,7 @@ func (d *document) checkLimit(path string, limit Limit) string {
 	for _, kind := range sortedKeys(amounts) {
 		if d.has(join(path, kind)) {
 			kinds = append(kinds, kind)
-			d.between(join(path, kind), amounts[kind], 1, maxCount)
+			d.upTo(join(path, kind), amounts[kind], maxCount)
 		}
 	}
 	switch len(kinds) {

@@ -70,7 +70,9 @@ func tokenEnd(text string, i int) int {
 		limit = i + maxDigits
 	}
 	limit = min(limit, len(text))
-	for i++; i < limit && classOf[text[i]] == class; i++ {
+	i++
+	for i < limit && classOf[text[i]] == class {
+		i++
 	}
 	return i
 }
