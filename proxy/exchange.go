@@ -1,0 +1,214 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"mete/balancer"
+	"mete/limits"
+	"mete/proxy/body"
+)
+
+// exchange is one request with its answer. It is filled in on the way, and
+// becomes one log line. Everything in it belongs to the goroutine that serves
+// the client's connection, but for what mu guards.
+type exchange struct {
+	g     *Gateway
+	ctx   *fasthttp.RequestCtx // valid until close
+	table *table
+	began time.Time
+	id    limits.ID
+	head  requestHead
+
+	endpoint *endpoint // nil for what is not inference
+	model    *model
+	body     buffer // the request's body as it came
+	scan     *body.Scan
+	grant    *limits.Grant
+	lease    balancer.Lease
+	watcher  *watcher // kept with the exchange, for the next one
+	answer   answer
+	sse      sseReader
+	tail     *tail // the last bytes of a long answer that is not streamed
+
+	record
+	unseen   bool // a first look, which is not written down
+	relaying bool // the body stream has taken over the duty to close
+
+	life context.Context // ends when the client leaves or the gateway cuts
+	end  context.CancelCauseFunc
+
+	mu   sync.Mutex
+	gone error         // why the exchange was cancelled
+	conn *upstreamConn // to be closed when it is
+}
+
+// record is what is known of an exchange once it is over.
+type record struct {
+	status    int
+	refusal   *refusal
+	attempts  int
+	tried     [2]*balancer.Replica
+	failure   error // of the last attempt that failed
+	phase     phase
+	cut       error // why the answer ended early
+	replica   string
+	stages    stages
+	bytesSent int64
+	used      usage
+	refund    bool // no replica has seen the request
+}
+
+// phase is how far an exchange has come.
+type phase byte
+
+const (
+	phaseRequest phase = iota // reading and checking the request
+	phaseQueue                // waiting for limits and for a replica
+	phaseHeader               // waiting for the replica's header
+	phaseFirst                // waiting for the first byte of the answer's body
+	phaseAnswer               // relaying
+	phases       = int(phaseAnswer) + 1
+)
+
+var phaseNames = [phases]string{"request", "queue", "header", "first_byte", "answer"}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// stages are the times that the gateway itself spent, and the replica's time
+// to the first byte.
+type stages struct {
+	auth, limit, queue, connect time.Duration
+	sent, firstByte             time.Duration // since the exchange began
+}
+
+var exchanges = sync.Pool{New: func() any {
+	x := &exchange{scan: new(body.Scan), answer: answer{head: new(fasthttp.ResponseHeader)}, watcher: new(watcher)}
+	x.watcher.init(func() { x.leave(errClientLeft) })
+	return x
+}}
+
+// open begins an exchange. It is closed by closeUnlessRelaying, or by the body
+// stream once relaying has begun.
+func (g *Gateway) open(ctx *fasthttp.RequestCtx) *exchange {
+	x := exchanges.Get().(*exchange)
+	x.g, x.ctx, x.table = g, ctx, g.table.Load()
+	x.began = time.Now()
+	x.id = g.ids.next()
+	x.life, x.end = context.WithCancelCause(context.Background())
+	g.enter(x)
+	x.refusal = x.head.read(&ctx.Request.Header)
+	return x
+}
+
+// closeUnlessRelaying is deferred by the handler: it ends the exchange on every
+// path but the one on which the body stream will.
+func (x *exchange) closeUnlessRelaying() {
+	if v := recover(); v != nil {
+		x.panicked(v)
+	}
+	if !x.relaying {
+		x.close()
+	}
+}
+
+// panicked turns a panic into a 500 for this one exchange.
+func (x *exchange) panicked(v any) {
+	x.g.metrics.panics.Inc()
+	x.g.log.Error().Str("id", hex.EncodeToString(x.id[:])).Interface("panic", v).Bytes("stack", debug.Stack()).Msg("panic")
+	x.relaying = false
+	x.cut = refuseInternal
+	if x.ctx.Response.IsBodyStream() {
+		return // relaying: the answer is cut
+	}
+	x.refuse(refuseInternal)
+}
+
+// close settles the exchange. It is called exactly once.
+func (x *exchange) close() {
+	x.watcher.stop()
+	x.settle()
+	x.dropAnswer()
+	x.g.exit(x)
+	x.end(nil)
+	x.scan.Reset()
+	x.body.release(&x.g.bodies)
+	x.answer.reset()
+	x.sse.reset(false)
+	*x = exchange{scan: x.scan, sse: x.sse, answer: x.answer, watcher: x.watcher}
+	exchanges.Put(x)
+}
+
+// leave cancels the exchange. It may be called from any goroutine, until close.
+func (x *exchange) leave(cause error) {
+	x.mu.Lock()
+	if x.gone == nil {
+		x.gone = cause
+		if x.conn != nil {
+			_ = x.conn.Close()
+		}
+	}
+	x.mu.Unlock()
+	x.end(cause)
+}
+
+// attach makes c the connection that is closed when the exchange is cancelled.
+// It returns the cause if it already is; c then is the caller's to close.
+func (x *exchange) attach(c *upstreamConn) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone == nil {
+		x.conn = c
+	}
+	return x.gone
+}
+
+// detach ends what attach began and reports whether the connection is whole.
+func (x *exchange) detach() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.conn = nil
+	return x.gone == nil
+}
+
+// cancelled returns why the exchange was cancelled, nil if it was not.
+func (x *exchange) cancelled() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.gone
+}
+
+// idSource makes ids: random per process, counted within it. The last byte is
+// left free for the number of the attempt.
+type idSource struct {
+	prefix [7]byte
+	count  atomic.Uint64
+}
+
+func newIDSource() *idSource {
+	s := &idSource{}
+	_, _ = rand.Read(s.prefix[:]) // crypto/rand never fails
+	return s
+}
+
+func (s *idSource) next() (id limits.ID) {
+	copy(id[:], s.prefix[:])
+	binary.BigEndian.PutUint64(id[7:], s.count.Add(1))
+	return id
+}
+
+// appendAttemptID appends the id that one attempt is sent under. vLLM wants it
+// unique: a duplicate in flight was an error before 2025-12.
+func (x *exchange) appendAttemptID(dst []byte) []byte {
+	id := x.id
+	id[15] = byte(x.attempts)
+	return hex.AppendEncode(dst, id[:])
+}

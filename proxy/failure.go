@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+
+	"mete/balancer"
+)
+
+// maxAttempts is how many replicas one request may be sent to.
+const maxAttempts = 2
+
+// giveUp ends an attempt that has failed. It returns nil when another replica
+// may be tried, else what the client is to be told.
+func (x *exchange) giveUp(err error) error {
+	outcome := outcomeOf(err)
+	if outcome != balancer.ConnectFailed {
+		x.refund = false // the replica may have worked
+	}
+	x.g.metrics.attempt(x.model.pool, outcome)
+	x.tried[x.attempts-1] = x.lease.Replica()
+	x.replica = x.lease.Replica().ID
+	x.lease.Done(outcome)
+	x.failure = err
+	if x.attempts < maxAttempts && x.mayFailOver(err, outcome) {
+		return nil
+	}
+	return err
+}
+
+// mayFailOver reports whether another replica might answer better. An answer
+// that is not streamed is never repeated for being slow: its first byte comes
+// after the whole generation.
+func (x *exchange) mayFailOver(err error, outcome balancer.Outcome) bool {
+	switch outcome {
+	case balancer.ConnectFailed, balancer.QueueFull, balancer.ReplicaFault:
+		return x.cancelled() == nil
+	case balancer.TimedOut:
+		return x.cancelled() == nil && (x.scan.Stream || errors.As(err, new(*dialError)))
+	}
+	return false
+}
+
+// need says what this request asks of a replica.
+func (x *exchange) need() balancer.Need {
+	return balancer.Need{Tokens: x.promptTokens(), Avoid: x.tried}
+}
+
+// outcomeOf tells whose fault a failed attempt was.
+func outcomeOf(err error) balancer.Outcome {
+	var answered *replicaError
+	switch {
+	case errors.Is(err, errClientLeft), errors.Is(err, errDraining):
+		return balancer.ClientLeft
+	case errors.As(err, new(*dialError)):
+		return balancer.ConnectFailed
+	case errors.As(err, &answered):
+		return answered.outcome()
+	case isTimeout(err):
+		return balancer.TimedOut
+	}
+	return balancer.ReplicaFault
+}
+
+// replicaError is an error that a replica has answered with, in any of the
+// shapes that vLLM has used.
+type replicaError struct {
+	status  int
+	nested  []byte // the body, when it has OpenAI's shape: relayed as it is
+	message string // otherwise
+	kind    string
+	param   string
+}
+
+// newReplicaError reads an error's body. A status of 0 is that of an event in a
+// stream, and is taken from the event's code.
+func newReplicaError(status int, b []byte) *replicaError {
+	e := &replicaError{status: status}
+	root := gjson.ParseBytes(b)
+	if !gjson.ValidBytes(b) {
+		root = gjson.Result{}
+	}
+	object := root.Get("error")
+	switch {
+	case object.IsObject():
+		e.nested = bytes.Clone(b)
+	case object.Type == gjson.String:
+		e.message = object.String()
+		object = gjson.Result{}
+	default:
+		object = root
+	}
+	if e.message == "" {
+		e.message = object.Get("message").String()
+	}
+	e.kind, e.param = object.Get("type").String(), object.Get("param").String()
+	if e.status == 0 {
+		e.status = eventStatus(object.Get("code").Int())
+	}
+	return e
+}
+
+// eventStatus is the HTTP status for an error event's code.
+func eventStatus(code int64) int {
+	if code < 400 || code > 599 {
+		return 500
+	}
+	return int(code)
+}
+
+func (e *replicaError) Error() string {
+	return "replica answered with status " + strconv.Itoa(e.status)
+}
+
+// overloaded is the type that vLLM gives to a refusal for want of room. A
+// replica that is dead or starting answers 503 without it.
+const overloaded = "ServiceUnavailableError"
+
+// outcome tells the breaker whose fault the error was.
+func (e *replicaError) outcome() balancer.Outcome {
+	switch {
+	case e.status == 429, e.status == 503 && e.kind == overloaded:
+		return balancer.QueueFull
+	case e.status >= 500, e.status < 400, e.status == 401, e.status == 403:
+		return balancer.ReplicaFault // a 401 is about the gateway's own key
+	}
+	return balancer.CallerError
+}
+
+// refusal is the answer for the client, where the replica's own body cannot be
+// relayed as it is.
+func (e *replicaError) refusal() *refusal {
+	switch e.outcome() {
+	case balancer.QueueFull:
+		return refuseBusy
+	case balancer.ReplicaFault:
+		if e.status < 500 {
+			return refuseReplicaFailed
+		}
+		return &refusal{status: e.status, kind: serverError, code: "replica_failed", message: e.text(), fault: faultReplica}
+	}
+	kind := e.kind
+	if kind == "" {
+		kind = invalidRequest
+	}
+	return &refusal{status: e.status, kind: kind, code: "replica_refused", param: e.param, message: e.text(), fault: faultCaller}
+}
+
+func (e *replicaError) text() string {
+	if e.message == "" {
+		return "The replica refused the request and gave no reason."
+	}
+	return e.message
+}
+
+// relayable reports whether the replica's own body is the answer.
+func (e *replicaError) relayable() bool {
+	if e.nested == nil || e.outcome() == balancer.QueueFull {
+		return false
+	}
+	return e.status >= 400 && e.status != 401 && e.status != 403
+}

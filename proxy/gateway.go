@@ -1,0 +1,242 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/valyala/fasthttp"
+
+	"mete/auth"
+	"mete/balancer"
+	"mete/config"
+	"mete/limits"
+)
+
+// Options are what a gateway is given by its maker.
+type Options struct {
+	Limiter  *limits.Limiter
+	Pools    map[string]*balancer.Pool // by the names of the configuration
+	Registry prometheus.Registerer
+	Log      zerolog.Logger
+	// Revoke revokes a key of the store by its id. Nil: no key can be revoked.
+	Revoke func(ctx context.Context, id string) error
+}
+
+// Gateway serves the API listener.
+type Gateway struct {
+	limiter *limits.Limiter
+	revoke  func(ctx context.Context, id string) error
+	format  auth.Format
+	log     zerolog.Logger
+	metrics *metrics
+	server  *fasthttp.Server
+	ids     *idSource
+	bodies  bodyBudget
+
+	table     atomic.Pointer[table]
+	upstreams sync.Map // *balancer.Replica → *upstream
+	retired   atomic.Bool
+	janitor   func() // stops the goroutine that sweeps idle upstream connections
+
+	mu   sync.Mutex
+	live map[*exchange]struct{}
+	cut  error // once set, every exchange is cut with it
+}
+
+// New makes a gateway from a checked configuration. Close releases it.
+func New(cfg *config.Config, o Options) (*Gateway, error) {
+	g := &Gateway{
+		limiter: o.Limiter,
+		revoke:  o.Revoke,
+		format:  auth.NewFormat(cfg.Service),
+		log:     o.Log,
+		metrics: newMetrics(o.Registry),
+		ids:     newIDSource(),
+		live:    make(map[*exchange]struct{}),
+	}
+	g.bodies.limit = int64(cfg.Bounds.BodiesInFlight)
+	g.metrics.watch(g)
+	if err := g.Apply(cfg, o.Pools); err != nil {
+		return nil, err
+	}
+	g.server = g.newServer(cfg)
+	g.startJanitor()
+	return g, nil
+}
+
+// Apply puts a configuration's models and pools in force for the requests that
+// come from now on.
+func (g *Gateway) Apply(cfg *config.Config, pools map[string]*balancer.Pool) error {
+	t, err := newTable(cfg, pools, g.metrics)
+	if err != nil {
+		return err
+	}
+	g.table.Store(t)
+	return nil
+}
+
+// Serve answers requests on ln until Shutdown.
+func (g *Gateway) Serve(ln net.Listener) error { return g.server.Serve(tunedListener{ln}) }
+
+// Ready reports whether requests should be sent here.
+func (g *Gateway) Ready() bool { return !g.retired.Load() }
+
+// Retire begins the lame-duck time: the gateway is not ready any more and asks
+// its clients to close their connections, but answers as before.
+func (g *Gateway) Retire() { g.retired.Store(true) }
+
+// Shutdown stops accepting and waits for the exchanges under way. When ctx
+// ends first, they are cut, each with an error event where that is possible,
+// and the error says how many.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.Retire()
+	err := g.server.ShutdownWithContext(ctx)
+	if ctx.Err() == nil {
+		return err
+	}
+	n := g.cutAll(errDraining)
+	grace, cancel := context.WithTimeout(context.Background(), cutGrace)
+	defer cancel()
+	if err := g.waitIdle(grace); err != nil {
+		return err
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d exchanges were cut: %w", n, ctx.Err())
+}
+
+// cutGrace is how long exchanges that were cut may take to notice.
+const cutGrace = 5 * time.Second
+
+// Close releases what Shutdown leaves: idle connections to replicas.
+func (g *Gateway) Close() {
+	g.janitor()
+	g.upstreams.Range(func(_, u any) bool {
+		u.(*upstream).close()
+		return true
+	})
+}
+
+func (g *Gateway) newServer(cfg *config.Config) *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:       g.handle,
+		ErrorHandler:  g.refuseUnreadable,
+		ExpectHandler: g.expect,
+		Logger:        serverLog{g.log},
+
+		ReadBufferSize:     int(cfg.Bounds.HeaderBytes),
+		WriteBufferSize:    4 << 10,
+		MaxRequestBodySize: int(cfg.Bounds.Body),
+		Concurrency:        cfg.Bounds.Connections,
+		ReadTimeout:        cfg.Timeouts.Header,
+		WriteTimeout:       cfg.Timeouts.Write,
+		IdleTimeout:        cfg.Timeouts.KeepAlive,
+
+		StreamRequestBody:             true,
+		DisablePreParseMultipartForm:  true,
+		DisableHeaderNamesNormalizing: true,
+		NoDefaultServerHeader:         true,
+		NoDefaultContentType:          true,
+		SecureErrorLogMessage:         true, // the others quote the header, secrets and all
+		CloseOnShutdown:               true,
+	}
+}
+
+// startJanitor sweeps idle upstream connections once a second.
+func (g *Gateway) startJanitor() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case now := <-tick.C:
+				g.sweep(now)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	g.janitor = func() { cancel(); <-done }
+}
+
+func (g *Gateway) sweep(now time.Time) {
+	g.upstreams.Range(func(_, u any) bool {
+		u.(*upstream).sweep(now)
+		return true
+	})
+}
+
+// upstreamOf returns the connections to a replica.
+func (g *Gateway) upstreamOf(r *balancer.Replica) *upstream {
+	if u, ok := g.upstreams.Load(r); ok {
+		return u.(*upstream)
+	}
+	u, _ := g.upstreams.LoadOrStore(r, newUpstream(r, &g.table.Load().config.Timeouts))
+	return u.(*upstream)
+}
+
+// enter registers an exchange, so that a gateway that stops can cut it.
+func (g *Gateway) enter(x *exchange) {
+	g.mu.Lock()
+	g.live[x] = struct{}{}
+	cut := g.cut
+	g.mu.Unlock()
+	if cut != nil {
+		x.leave(cut)
+	}
+}
+
+func (g *Gateway) exit(x *exchange) {
+	g.mu.Lock()
+	delete(g.live, x)
+	g.mu.Unlock()
+}
+
+// cutAll cancels every exchange, now and later, and returns how many there are.
+func (g *Gateway) cutAll(cause error) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cut = cause
+	for x := range g.live {
+		x.leave(cause)
+	}
+	return len(g.live)
+}
+
+// InFlight is the number of exchanges under way.
+func (g *Gateway) InFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.live)
+}
+
+func (g *Gateway) waitIdle(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for g.InFlight() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.New("exchanges did not end after they were cut")
+		}
+	}
+	return nil
+}
+
+// serverLog takes fasthttp's own messages. They are about single connections,
+// which is not worth a line at the usual level.
+type serverLog struct{ zerolog.Logger }
+
+// Printf implements fasthttp.Logger.
+func (l serverLog) Printf(format string, args ...any) { l.Debug().Msgf(format, args...) }

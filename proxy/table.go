@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"mete/balancer"
+	"mete/config"
+	"mete/proxy/body"
+)
+
+// table is what one configuration says about models and pools. It is built
+// whole, swapped in at once, and never changed.
+type table struct {
+	config    *config.Config
+	models    map[string]*model
+	catalogue []byte            // the answer to GET /v1/models
+	entries   map[string][]byte // the answers to GET /v1/models/{id}
+}
+
+// model is one name that callers use.
+type model struct {
+	*config.Model
+	pool      *pool
+	upstream  []byte        // the model's name for the replicas as a JSON string, nil to leave it
+	members   []body.Member // spliced into each request
+	firstByte time.Duration // limit for a stream's first byte
+	metrics   *modelMetrics
+}
+
+// pool is the replicas behind a model.
+type pool struct {
+	*balancer.Pool
+	endpoints     []string
+	authorization []byte // header line for the replicas, with its CRLF; nil for none
+	metrics       *poolMetrics
+}
+
+func (p *pool) serves(endpoint string) bool { return slices.Contains(p.endpoints, endpoint) }
+
+func newTable(cfg *config.Config, pools map[string]*balancer.Pool, m *metrics) (*table, error) {
+	t := &table{config: cfg, models: make(map[string]*model, len(cfg.Models))}
+	byName := make(map[string]*pool, len(pools))
+	for name, settings := range cfg.Pools {
+		p, ok := pools[name]
+		if !ok {
+			return nil, fmt.Errorf("pool %q has no replicas to choose from", name)
+		}
+		byName[name] = newPool(p, settings, m)
+	}
+	for i := range cfg.Models {
+		entry := &cfg.Models[i]
+		made, err := newModel(entry, byName[entry.Pool], cfg, m)
+		if err != nil {
+			return nil, fmt.Errorf("model %q: %w", entry.ID, err)
+		}
+		t.models[entry.ID] = made
+	}
+	t.catalogue, t.entries = newCatalogue(cfg)
+	return t, nil
+}
+
+func newPool(p *balancer.Pool, settings config.Pool, m *metrics) *pool {
+	made := &pool{Pool: p, endpoints: settings.Endpoints, metrics: m.pool(p)}
+	if key := settings.APIKey.Reveal(); key != "" {
+		made.authorization = []byte("Authorization: Bearer " + key + "\r\n")
+	}
+	return made
+}
+
+func newModel(entry *config.Model, p *pool, cfg *config.Config, m *metrics) (*model, error) {
+	made := &model{Model: entry, pool: p, firstByte: cfg.Timeouts.FirstByte, metrics: m.model(entry.ID)}
+	if entry.FirstByteTimeout > 0 {
+		made.firstByte = entry.FirstByteTimeout
+	}
+	if entry.UpstreamModel != "" {
+		made.upstream, _ = json.Marshal(entry.UpstreamModel) // a string always marshals
+	}
+	for _, member := range entry.Request {
+		spliced, err := body.NewMember(member.Name, member.Value)
+		if err != nil {
+			return nil, err
+		}
+		made.members = append(made.members, spliced)
+	}
+	return made, nil
+}
+
+// catalogueEntry is one model as GET /v1/models shows it: the service's fields,
+// and beside them vLLM's root and max_model_len, which benchmark harnesses
+// read.
+type catalogueEntry struct {
+	ID          string `json:"id"`
+	Object      string `json:"object"`
+	Created     int64  `json:"created"`
+	OwnedBy     string `json:"owned_by"`
+	Root        string `json:"root"`
+	MaxModelLen int    `json:"max_model_len"`
+}
+
+func newCatalogue(cfg *config.Config) (list []byte, entries map[string][]byte) {
+	all := make([]catalogueEntry, len(cfg.Models))
+	entries = make(map[string][]byte, len(cfg.Models))
+	for i, m := range cfg.Models {
+		all[i] = catalogueEntry{
+			ID: m.ID, Object: "model", Created: m.Created.Unix(), OwnedBy: cfg.Service,
+			Root: m.Root, MaxModelLen: m.ContextWindow,
+		}
+		entries[m.ID], _ = json.Marshal(all[i]) // plain strings and numbers always marshal
+	}
+	list, _ = json.Marshal(struct {
+		Object string           `json:"object"`
+		Data   []catalogueEntry `json:"data"`
+	}{"list", all})
+	return list, entries
+}

@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"mete/balancer"
+	"mete/limits"
+)
+
+// ask says what this exchange wants of the limiter.
+func (x *exchange) ask() limits.Ask {
+	return limits.Ask{
+		ID:           x.id,
+		Key:          x.head.key,
+		Model:        x.model.ID,
+		PromptTokens: x.promptTokens(),
+		MaxTokens:    x.scan.MaxTokens,
+		Answers:      x.scan.Prompts * max(x.scan.N, x.scan.BestOf),
+	}
+}
+
+// promptTokens estimates the prompt's length in tokens.
+func (x *exchange) promptTokens() int64 {
+	return x.scan.PromptTokens + estimateTokens(x.scan.PromptBytes)
+}
+
+// bytesPerToken is what English prose has with the tokenizers in use, and it
+// is on the safe side for code, which has fewer.
+const bytesPerToken = 4
+
+// estimateTokens estimates the tokens of so many bytes of JSON text.
+func estimateTokens(textBytes int64) int64 {
+	return (textBytes + bytesPerToken - 1) / bytesPerToken
+}
+
+// checkFields refuses the members that only some plans may use.
+func (x *exchange) checkFields() error {
+	switch allowed := x.grant.Plan.AllowFields; {
+	case x.scan.Priority && !slices.Contains(allowed, "priority"):
+		return fieldNotAllowed("priority")
+	case x.scan.KVTransferParams && !slices.Contains(allowed, "kv_transfer_params"):
+		return fieldNotAllowed("kv_transfer_params")
+	}
+	return nil
+}
+
+func fieldNotAllowed(name string) error {
+	return callerRefusal(400, "field_not_allowed", name, "Your plan does not allow "+name+". Leave it out.")
+}
+
+// usage is what the answer cost: what the replica has counted, else an estimate
+// of what was relayed.
+func (x *exchange) usage() (u usage) {
+	if x.status != 200 {
+		return u
+	}
+	switch {
+	case x.answer.stream:
+		u = x.sse.usage
+	case x.answer.whole:
+		u.read(gjson.GetBytes(x.answer.first, "usage"))
+	case x.tail != nil:
+		u = x.tail.usage()
+	}
+	if !u.known {
+		u.prompt, u.completion = x.promptTokens(), x.relayedTokens()
+	}
+	return u
+}
+
+// relayedTokens estimates the tokens of a stream without usage. Events may
+// carry several tokens each, so it is the larger of their number and an
+// estimate from the text.
+func (x *exchange) relayedTokens() int64 {
+	return max(x.sse.deltas, estimateTokens(x.sse.textBytes))
+}
+
+// outcome tells the balancer how the exchange ended for the replica.
+func (x *exchange) outcome() balancer.Outcome {
+	switch {
+	case x.attempts == 0:
+		return balancer.Unused
+	case x.refusal != nil && x.failure != nil:
+		return outcomeOf(x.failure)
+	case x.answer.stream && (x.sse.failure != nil || x.sse.aborted):
+		return balancer.ReplicaFault
+	case x.cut == nil || x.sse.done:
+		return balancer.Success
+	case errors.As(x.cut, new(*refusal)):
+		return balancer.ClientLeft // a mistake of ours
+	}
+	return outcomeOf(x.cut)
+}
+
+// tailBytes is how much is kept of the end of a long JSON answer, to find the
+// usage that vLLM writes there.
+const tailBytes = 2 << 10
+
+// tail keeps the last bytes of what passes by.
+type tail struct {
+	b [tailBytes]byte
+	n int
+}
+
+func (t *tail) keep(p []byte) {
+	if len(p) >= tailBytes {
+		t.n = copy(t.b[:], p[len(p)-tailBytes:])
+		return
+	}
+	if over := t.n + len(p) - tailBytes; over > 0 {
+		t.n = copy(t.b[:], t.b[over:t.n])
+	}
+	t.n += copy(t.b[t.n:], p)
+}
+
+// usage finds the usage object at the end of the answer.
+func (t *tail) usage() (u usage) {
+	b := t.b[:t.n]
+	if i := bytes.LastIndex(b, usageMark); i >= 0 {
+		u.read(gjson.ParseBytes(b[i+len(usageMark)-1:]))
+	}
+	return u
+}
