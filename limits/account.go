@@ -127,7 +127,10 @@ func (a *account) remembered(now int64) error {
 }
 
 // share is this gateway's part of every limit while Redis is away.
-type share struct{ gateways, place int64 }
+type share struct {
+	gateways, place int64
+	seen            int64 // when that was so, by Redis's clock
+}
 
 // of cuts limit into whole parts, of which the first gateways get one more, so
 // that all parts together are limit.

@@ -15,7 +15,12 @@ import (
 
 // record is a key as it was last seen. It is immutable but for seen; a change
 // of plan makes a new one.
+//
+// At first sight of a key only its owner and id are known, from its digest.
+// The record then is a guess, with the plan that was seen last: the rest is
+// read together with the first admission, which tells whether the plan is so.
 type record struct {
+	guess  bool
 	caller auth.Caller
 	digest auth.Digest
 	key    any          // name of the key's hash in Redis, boxed
@@ -26,14 +31,17 @@ type record struct {
 }
 
 // keyState turns what the admission script found out about a key into an
-// error, or into the record to go on with.
-func (l *Limiter) keyState(ctx context.Context, rec *record, verdict int64) (*record, error) {
+// error, or into the record to go on with; asked is the plan it was asked for.
+func (l *Limiter) keyState(ctx context.Context, rec *record, asked string, verdict int64) (*record, error) {
 	switch verdict {
 	case replyRevoked:
 		return nil, auth.ErrRevoked
 	case replyExpired:
 		return nil, auth.ErrExpired
 	case replyPlan:
+		if known, ok := l.callers.get(rec.digest); ok && known.caller.Plan != asked {
+			return known, nil // it has been read in between
+		}
 		return l.read(ctx, rec.digest, rec.caller.Owner, rec.caller.KeyID)
 	}
 	err := l.gone(ctx, rec.digest)
@@ -92,7 +100,13 @@ func (l *Limiter) lookUp(ctx context.Context, key []byte) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.read(ctx, digest, owner, id)
+	plan := l.guess.Load()
+	if plan == nil || l.setup.Load().policies[*plan] == nil {
+		return l.read(ctx, digest, owner, id)
+	}
+	return &record{guess: true, digest: digest, key: l.layout.Key(owner, id), caller: auth.Caller{
+		KeyID: id, Owner: owner, Plan: *plan,
+	}}, nil
 }
 
 // find reads who the digest of a key stands for, under every pepper, and the
@@ -136,23 +150,30 @@ func (l *Limiter) unknown(marker *redis.StringCmd) error {
 	return fmt.Errorf("%w: it has lost its data", auth.ErrStore)
 }
 
-// read reads the hash of a key into a record that is remembered. What the
-// hash says about the key's state is left to the admission script.
+// recordFields are those of a key's hash that a record holds.
+var recordFields = []string{auth.FieldPlan, auth.FieldName, auth.FieldLast4, auth.FieldExpires}
+
+// read reads the hash of a key. What it says about the key's state is left to
+// the admission script.
 func (l *Limiter) read(ctx context.Context, digest auth.Digest, owner, id string) (*record, error) {
-	name := l.layout.Key(owner, id)
 	var fields []any
 	err := l.ask(ctx, func(ctx context.Context) (err error) {
-		fields, err = l.Redis.HMGet(ctx, name, auth.FieldPlan, auth.FieldName, auth.FieldLast4, auth.FieldExpires).Result()
+		fields, err = l.Redis.HMGet(ctx, l.layout.Key(owner, id), recordFields...).Result()
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	text := func(i int) string { s, _ := fields[i].(string); return s }
-	if text(0) == "" {
+	if fields[0] == nil {
 		return nil, l.gone(ctx, digest)
 	}
-	rec := &record{digest: digest, key: name, caller: auth.Caller{
+	return l.remember(digest, owner, id, fields), nil
+}
+
+// remember makes a record out of recordFields and keeps it.
+func (l *Limiter) remember(digest auth.Digest, owner, id string, fields []any) *record {
+	text := func(i int) string { s, _ := fields[i].(string); return s }
+	rec := &record{digest: digest, key: l.layout.Key(owner, id), caller: auth.Caller{
 		KeyID: id, Owner: owner, Plan: text(0), Name: text(1), Last4: text(2),
 	}}
 	if ms, err := strconv.ParseInt(text(3), 10, 64); err == nil && ms > 0 {
@@ -160,7 +181,7 @@ func (l *Limiter) read(ctx context.Context, digest auth.Digest, owner, id string
 	}
 	l.callers.put(digest, rec)
 	l.guess.Store(&rec.caller.Plan)
-	return rec, nil
+	return rec
 }
 
 // gone says what it means that a digest is known and the key's hash is not

@@ -150,8 +150,18 @@ func (l *Limiter) beat(ctx context.Context) error {
 		return err
 	}
 	l.clock.learn(answer[0], sent, time.Now())
-	l.share.Store(&share{gateways: max(1, answer[1]), place: answer[2]})
+	l.learnShare(share{gateways: max(1, answer[1]), place: answer[2], seen: answer[0]})
 	return nil
+}
+
+// learnShare takes in how many gateways there are. That there are fewer is
+// believed only after a while: a Redis that came back empty has heard of few.
+func (l *Limiter) learnShare(now share) {
+	before := l.share.Load()
+	if now.gateways < before.gateways && now.seen-before.seen < (3*l.Beat).Microseconds() {
+		return
+	}
+	l.share.Store(&now)
 }
 
 func (l *Limiter) gatewaysName() string { return l.Service + ":gateways" }
@@ -159,7 +169,7 @@ func (l *Limiter) gatewaysName() string { return l.Service + ":gateways" }
 // leave is the end: what waits is written, and the other gateways are told.
 func (l *Limiter) leave(ctx context.Context) {
 	for l.line.pending() > 0 && ctx.Err() == nil && l.line.flush() {
-		continue
+		time.Sleep(time.Millisecond) // whoever flies now may take some along
 	}
 	l.line.close()
 	l.flushUsage(ctx)

@@ -253,3 +253,38 @@ func TestKeysOfOneOwnerShareLimitsPerPlan(t *testing.T) {
 		}
 	})
 }
+
+// calls counts round trips while run runs.
+func (r *rig) calls(run func()) int64 {
+	hook := &counting{}
+	r.rdb.AddHook(hook)
+	run()
+	return hook.calls.Load()
+}
+
+func TestFirstSightOfAKeyTakesTwoCallsAndLaterOnesOne(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
+		quiet := func(o *Options) { o.Beat, o.Flush, o.Lease = time.Hour, time.Hour, 3*time.Hour }
+		r := newRig(t, rdb, plan(requests(10, time.Hour)), quiet)
+		r.mustTake(r.key("ann"), 1)
+		bob, cid := r.key("bob"), r.keyWith("cid", "unlimited")
+		first := r.calls(func() {
+			if g := r.mustTake(bob, 1); g.Caller.Name != "test" || g.Caller.Last4 != string(bob[44:]) || g.Caller.Owner != "bob" {
+				t.Errorf("caller %+v", g.Caller)
+			}
+		})
+		if first != 2 {
+			t.Errorf("first sight took %d calls", first)
+		}
+		if later := r.calls(func() { r.mustTake(bob, 1) }); later != 1 {
+			t.Errorf("a later request took %d calls", later)
+		}
+		if other := r.calls(func() { r.mustTake(cid, 1) }); other != 3 {
+			t.Errorf("first sight under another plan than the last took %d calls", other)
+		}
+		dan := r.key("dan")
+		if status, err := r.Status(t.Context(), dan); err != nil || status.Caller.Name != "test" || status.Caller.Plan != "p" {
+			t.Errorf("%+v, %v", status, err)
+		}
+	})
+}

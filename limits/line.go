@@ -250,6 +250,9 @@ func (b *batch) exec(ctx context.Context, again bool) {
 			}
 			o.reset(again)
 			b.cmds = append(b.cmds, o.cmd)
+			if o.aside != nil && !again {
+				b.cmds = append(b.cmds, o.aside)
+			}
 		}
 	}
 	switch len(b.cmds) {
@@ -270,6 +273,9 @@ func (b *batch) read() error {
 	for _, list := range [2][]*op{b.ends, b.ops} {
 		for _, o := range list {
 			o.err = o.cmd.Err()
+			if o.err == nil && o.aside != nil {
+				o.err = o.aside.Err()
+			}
 			if o.err != nil && first == nil {
 				first = o.err
 			}

@@ -16,8 +16,7 @@ func (l *Limiter) Check(ctx context.Context, key []byte) error {
 		return err
 	}
 	err = l.withPlan(ctx, rec, func(rec *record, acc *account) (*record, error) {
-		if err := acc.stillRefused(l.clock.now()); err != nil {
-			l.counts.local.Add(1)
+		if err := l.stillRefused(rec, acc); err != nil {
 			return nil, err
 		}
 		_, next, err := l.look(ctx, rec, acc)
@@ -51,7 +50,7 @@ func (l *Limiter) Status(ctx context.Context, key []byte) (Status, error) {
 	var status Status
 	err = l.withPlan(ctx, rec, func(rec *record, acc *account) (*record, error) {
 		seen, next, err := l.look(ctx, rec, acc)
-		status = Status{Caller: rec.caller, Limits: seen.limits(), Degraded: seen.degraded}
+		status = Status{Caller: seen.caller, Limits: seen.limits(), Degraded: seen.degraded}
 		return next, err
 	})
 	if refused := (*Exceeded)(nil); errors.As(err, &refused) {
@@ -65,6 +64,7 @@ func (l *Limiter) Status(ctx context.Context, key []byte) (Status, error) {
 
 // sight is what a look at an account's limits found.
 type sight struct {
+	caller   auth.Caller
 	policy   *policy
 	now      int64
 	live     int64
@@ -85,15 +85,15 @@ func (l *Limiter) look(ctx context.Context, rec *record, acc *account) (sight, *
 	for i := range o.cost {
 		o.cost[i] = 1
 	}
-	r, err := l.runAdmit(o, rec)
+	r, rec, err := l.runAdmit(o, rec)
 	if err != nil {
 		return l.lookLocally(rec, acc, policy)
 	}
 	if r.verdict() > replyExceeded {
-		next, err := l.keyState(ctx, rec, r.verdict())
+		next, err := l.keyState(ctx, rec, acc.name.plan, r.verdict())
 		return sight{}, next, err
 	}
-	seen := sight{policy: policy, now: r.now(), live: r.live()}
+	seen := sight{caller: rec.caller, policy: policy, now: r.now(), live: r.live()}
 	for i := range policy.shapes {
 		seen.sums = append(seen.sums, r.sum(i))
 	}
@@ -110,7 +110,7 @@ func (l *Limiter) lookLocally(rec *record, acc *account, policy *policy) (sight,
 	}
 	acc.mu.Lock()
 	defer acc.mu.Unlock()
-	seen := sight{policy: policy, now: now, live: int64(acc.grants.count), share: l.share.Load(), degraded: true}
+	seen := sight{caller: rec.caller, policy: policy, now: now, live: int64(acc.grants.count), share: l.share.Load(), degraded: true}
 	if acc.policy != policy {
 		acc.adapt(policy)
 	}

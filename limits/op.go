@@ -26,8 +26,9 @@ type op struct {
 	cost     []int64 // per window: what is charged, or by how much it differs
 	bucket   []int64 // per window, for settlements
 
-	policy  *policy  // of a settlement
-	account *account // of a settlement
+	aside   *redis.SliceCmd // a read that goes along, if not nil
+	policy  *policy         // of a settlement
+	account *account        // of a settlement
 	err     error
 	wake    chan struct{} // whoever waits is woken once per use
 	lead    bool          // woken to run the next batch

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ import (
 // says, whatever becomes of Redis, and is never repeated by the client.
 // Whatever the error says, it does not hold the URL.
 func Open(c config.Redis) (redis.UniversalClient, error) {
-	roots, err := authorities(c.CAFile)
+	roots, err := authorities(c.CA)
 	if err != nil {
 		return nil, err
 	}
@@ -72,18 +71,14 @@ func trust(t *tls.Config, roots *x509.CertPool) {
 	}
 }
 
-// authorities reads a PEM file; nil means those of the system.
-func authorities(file string) (*x509.CertPool, error) {
-	if file == "" {
+// authorities reads PEM; nil means those of the system.
+func authorities(pem []byte) (*x509.CertPool, error) {
+	if len(pem) == 0 {
 		return nil, nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("redis certificate authorities: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("redis certificate authorities: no certificate in %s", file)
+		return nil, errors.New("redis certificate authorities: no certificate in the file")
 	}
 	return roots, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/redis/go-redis/v9"
+
 	"mete/auth"
 	"mete/config"
 )
@@ -85,8 +87,7 @@ func (l *Limiter) reserve(ctx context.Context, rec *record, acc *account, ask *A
 		_, next, keyErr := l.look(ctx, rec, acc)
 		return nil, next, keyFirst(keyErr, err)
 	}
-	if err := acc.stillRefused(l.clock.now()); err != nil {
-		l.counts.local.Add(1)
+	if err := l.stillRefused(rec, acc); err != nil {
 		return nil, nil, err
 	}
 	g := &Grant{
@@ -109,7 +110,8 @@ func (l *Limiter) admit(ctx context.Context, rec *record, acc *account, g *Grant
 	for i := range g.policy.shapes {
 		o.cost[i] = g.policy.shapes[i].cost(g.reserved)
 	}
-	r, err := l.askPatiently(o, rec, acc)
+	r, rec, err := l.askPatiently(o, rec, acc)
+	g.Caller = &rec.caller
 	switch {
 	case err != nil:
 		return nil, l.admitLocally(rec, acc, g, true)
@@ -119,47 +121,65 @@ func (l *Limiter) admit(ctx context.Context, rec *record, acc *account, g *Grant
 	case r.verdict() == replyExceeded:
 		return nil, acc.refuse(g.policy, r)
 	}
-	return l.keyState(ctx, rec, r.verdict())
+	return l.keyState(ctx, rec, acc.name.plan, r.verdict())
 }
 
 // askPatiently runs an admission, and once or twice more if it is refused a
 // slot or tokens while ends of the caller's own requests were on their way:
 // whoever has just ended a request may count on what it gave back.
-func (l *Limiter) askPatiently(o *op, rec *record, acc *account) (reply, error) {
+func (l *Limiter) askPatiently(o *op, rec *record, acc *account) (reply, *record, error) {
 	for try := 0; ; try++ {
 		ending := acc.ending.Load()
-		r, err := l.runAdmit(o, rec)
+		r, rec, err := l.runAdmit(o, rec)
 		if err != nil || r.verdict() != replyExceeded || ending == 0 || try == 2 {
-			return r, err
+			return r, rec, err
 		}
 		if _, _, requests := r.refusal(); requests > 0 {
-			return r, nil
+			return r, rec, nil
 		}
 	}
 }
 
 // runAdmit runs an admission; one that was late by Redis's clock is repeated,
-// now that this clock is known.
-func (l *Limiter) runAdmit(o *op, rec *record) (reply, error) {
+// now that this clock is known. It also returns the record to go on with,
+// which is another one if this one was a guess.
+func (l *Limiter) runAdmit(o *op, rec *record) (reply, *record, error) {
+	if rec.guess {
+		o.aside = l.readAside(rec)
+		defer func() { o.aside = nil }()
+	}
 	for range 2 {
 		o.deadline = l.clock.deadline(l.Timeout)
 		l.line.run(o)
 		if o.err != nil {
 			l.nudge()
-			return nil, o.err
+			return nil, rec, o.err
 		}
 		r := reply(o.cmd.Val())
 		if !r.whole(len(o.cost)) {
-			return nil, fmt.Errorf("%w: script gave %d numbers", errLocal, len(r))
+			return nil, rec, fmt.Errorf("%w: script gave %d numbers", errLocal, len(r))
 		}
-		if r.verdict() != replyLate {
-			if o.mode&trustKey == 0 && r.verdict() <= replyExceeded {
-				rec.seen.Store(r.now())
-			}
-			return r, nil
+		if r.verdict() == replyLate {
+			continue
 		}
+		if rec.guess && r.verdict() != replyGone {
+			rec = l.remember(rec.digest, rec.caller.Owner, rec.caller.KeyID, o.aside.Val())
+		}
+		if o.mode&trustKey == 0 && r.verdict() <= replyExceeded {
+			rec.seen.Store(r.now())
+		}
+		return r, rec, nil
 	}
-	return nil, errLocal
+	return nil, rec, errLocal
+}
+
+// readAside is the command that reads the fields of a record.
+func (l *Limiter) readAside(rec *record) *redis.SliceCmd {
+	args := []any{"hmget", rec.key}
+	for _, field := range recordFields {
+		args = append(args, field)
+	}
+	return redis.NewSliceCmd(context.Background(), args...)
 }
 
 // admitted notes a request that Redis let in.
@@ -259,10 +279,19 @@ func (a *account) refuse(p *policy, r reply) error {
 	return p.exceeded(at, all, r.now(), r.sum)
 }
 
-func (a *account) stillRefused(now int64) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.remembered(now)
+// stillRefused is the refusal of the account's requests that is still true. It
+// says nothing about a record that may belong to another account.
+func (l *Limiter) stillRefused(rec *record, acc *account) error {
+	if rec.guess {
+		return nil
+	}
+	acc.mu.Lock()
+	defer acc.mu.Unlock()
+	err := acc.remembered(l.clock.now())
+	if err != nil {
+		l.counts.local.Add(1)
+	}
+	return err
 }
 
 func (a *account) plan() *policy {

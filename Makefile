@@ -1,0 +1,43 @@
+# Everything a developer or an operator of mete does starts here: make help
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 5s
+
+.PHONY: help build run test test-race test-allocs test-sdk fuzz lint redis-server
+help: ## shows this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+build: ## builds the binary ./mete
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o mete .
+
+run: build ## starts try-it mode: gateway, embedded store and two simulated replicas on loopback
+	./mete serve
+
+test: redis-server test-race test-allocs fuzz ## runs every test, with its own set-up
+
+test-race:
+	CGO_ENABLED=1 go test -race -shuffle=on -timeout 5m ./...
+
+test-allocs: # the race detector allocates by itself
+	go test -run 'Alloc' ./...
+
+fuzz: ## runs each fuzz target for FUZZTIME
+	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/func //'); do \
+	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; done; done
+
+test-sdk: ## runs the official Python and Node SDKs against the gateway
+	test -d .cache/sdk/venv || { python3 -m venv .cache/sdk/venv && .cache/sdk/venv/bin/pip install -q openai; }
+	test -d .cache/sdk/node_modules || npm install --silent --no-fund --no-audit --prefix .cache/sdk openai
+	cp testdata/sdk/check.mjs .cache/sdk/
+	go test -count=1 -v -run 'SDK' . -sdks
+
+lint: ## runs the linters
+	go run $(LINTER) run ./...
+
+# The tests want a real Redis. Where it is missing and may be installed, it is.
+redis-server:
+	@command -v redis-server >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null; } \
+	  || echo "WARNING: no redis-server: the Redis tests run on the embedded store only. Install redis-server to run them all." >&2

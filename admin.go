@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"mete/auth"
+)
+
+// serveAdmin serves metrics, health, profiles and the key API.
+func (r *running) serveAdmin(context.Context) error {
+	server := newHTTPServer(r.adminRoutes())
+	r.goServe("admin", func() error { return server.Serve(r.admin) })
+	r.onClose(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	})
+	return nil
+}
+
+func (r *running) adminRoutes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{Registry: r.registry}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", r.readyz)
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	if r.keys != nil {
+		api := &auth.API{
+			Store: r.keys, Token: r.cfg.Keystore.AdminToken.Reveal(), Log: r.log,
+			PlanExists: func(plan string) bool { _, ok := r.cfg.Plan(plan); return ok },
+		}
+		mux.Handle("/admin/keys", api.Handler())
+		mux.Handle("/admin/keys/", api.Handler())
+	}
+	return mux
+}
+
+// readyz tells load balancers whether to send requests here.
+func (r *running) readyz(w http.ResponseWriter, _ *http.Request) {
+	if !r.gateway.Ready() {
+		http.Error(w, "stopping", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"mete/config"
+)
+
+type serveFlags struct{ config, api, admin string }
+
+func serveCommand() *cobra.Command {
+	var flags serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve [--config FILE]",
+		Short: "Run the gateway",
+		Long: `Run the gateway. Without a config file this is try-it mode: the gateway, a
+store in the same process and two simulated replicas, all on loopback.
+
+SIGTERM and Ctrl-C let running answers end: the gateway reports itself not
+ready for shutdown.lame_duck, then waits up to shutdown.drain. A second signal
+ends it at once.`,
+		Example: "  mete serve\n  mete serve --config /etc/mete/mete.yaml",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd, flags) },
+	}
+	cmd.Flags().StringVarP(&flags.config, "config", "c", "", "the config `FILE`; none is try-it mode")
+	cmd.Flags().StringVar(&flags.api, "listen", "", "`ADDRESS` of the API in place of the configured one; port 0 picks a free one")
+	cmd.Flags().StringVar(&flags.admin, "admin-listen", "", "`ADDRESS` of the admin listener in place of the configured one")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	return cmd
+}
+
+// serve runs the gateway, or try-it mode around it, until the command's
+// context ends.
+func serve(cmd *cobra.Command, flags serveFlags) error {
+	if flags.config == "" {
+		return tryIt(cmd, flags)
+	}
+	cfg, err := config.Load(flags.config)
+	if err != nil {
+		return err
+	}
+	flags.override(cfg)
+	log, closeLog, err := newLogger(cfg.Log)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	return run(cmd.Context(), cfg, log, nil)
+}
+
+func (f serveFlags) override(cfg *config.Config) {
+	if f.api != "" {
+		cfg.Listen.API = f.api
+	}
+	if f.admin != "" {
+		cfg.Listen.Admin = f.admin
+	}
+}
+
+// run is the gateway's life: everything is made ready, then it serves until ctx
+// ends, drains, and gives everything back. ready, if not nil, is called once
+// requests are accepted.
+func run(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready func(*running) error) error {
+	r, err := start(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	log.Info().Str("version", buildVersion()).Str("api", r.api.Addr().String()).Str("admin", r.admin.Addr().String()).
+		Int("models", len(cfg.Models)).Msg("mete is ready")
+	if ready != nil {
+		if err := ready(r); err != nil {
+			return err
+		}
+	}
+	select {
+	case err := <-r.failed:
+		return err
+	case <-ctx.Done():
+		return r.drain()
+	}
+}
+
+// drain lets running answers end: first a time in which load balancers can look
+// away, then one in which no request is accepted any more.
+func (r *running) drain() error {
+	stop := newSecondSignal()
+	defer stop.release()
+	r.log.Info().Dur("lame_duck", r.cfg.Shutdown.LameDuck).Dur("drain", r.cfg.Shutdown.Drain).
+		Int("in_flight", r.gateway.InFlight()).Msg("stopping")
+	r.gateway.Retire()
+	select {
+	case <-time.After(r.cfg.Shutdown.LameDuck):
+	case <-stop.Done():
+	}
+	ctx, cancel := context.WithTimeout(stop, r.cfg.Shutdown.Drain)
+	defer cancel()
+	err := r.gateway.Shutdown(ctx)
+	r.log.Info().Err(err).Msg("stopped")
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return nil // logged; cutting what outlives the drain time is not a failure
+	}
+	return err
+}
+
+func listen(what, address string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s listener: %w", what, err)
+	}
+	return ln, nil
+}
+
+// newLogger opens the log. The returned function closes its file.
+func newLogger(c config.Log) (zerolog.Logger, func(), error) {
+	level, err := zerolog.ParseLevel(c.Level)
+	if err != nil {
+		return zerolog.Logger{}, nil, fmt.Errorf("log.level: %w", err)
+	}
+	out, closeLog := os.Stderr, func() {}
+	if c.File != "" {
+		if out, err = os.OpenFile(c.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640); err != nil {
+			return zerolog.Logger{}, nil, fmt.Errorf("log.file: %w", err)
+		}
+		closeLog = func() { _ = out.Close() }
+	}
+	zerolog.TimeFieldFormat = zerolog.TimeFormatUnixMs
+	zerolog.DurationFieldUnit = time.Millisecond
+	log := zerolog.New(out)
+	if c.Format == "console" || c.Format == "auto" && isTerminal(out) {
+		log = zerolog.New(zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly})
+	}
+	return log.Level(level).With().Timestamp().Logger(), closeLog, nil
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"mete/auth"
+	"mete/balancer"
+	"mete/config"
+	"mete/limits"
+	"mete/proxy"
+)
+
+// running is a gateway with all that it stands on.
+type running struct {
+	cfg      *config.Config
+	log      zerolog.Logger
+	store    redis.UniversalClient
+	keys     *auth.Store // nil when there are only static keys
+	limiter  *limits.Limiter
+	registry *prometheus.Registry
+	gateway  *proxy.Gateway
+	api      net.Listener
+	admin    net.Listener
+	failed   chan error // of a listener
+	closers  []func()   // run last to first
+}
+
+// start makes everything ready, in the order in which one thing needs the
+// other, and serves. What has been started is closed again on an error.
+func start(ctx context.Context, cfg *config.Config, log zerolog.Logger) (*running, error) {
+	r := &running{cfg: cfg, log: log, registry: newRegistry(), failed: make(chan error, 2)}
+	for _, step := range []func(context.Context) error{
+		r.listen, r.openStore, r.openLimiter, r.makeGateway, r.serveAPI, r.serveAdmin,
+	} {
+		if err := step(ctx); err != nil {
+			r.close()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// listen claims the addresses first: nothing else need be undone when one is
+// taken.
+func (r *running) listen(context.Context) (err error) {
+	if r.api, err = listen("API", r.cfg.Listen.API); err != nil {
+		return err
+	}
+	r.onClose(func() { _ = r.api.Close() })
+	if r.admin, err = listen("admin", r.cfg.Listen.Admin); err != nil {
+		return err
+	}
+	r.onClose(func() { _ = r.admin.Close() })
+	return nil
+}
+
+func (r *running) close() {
+	for i := len(r.closers) - 1; i >= 0; i-- {
+		r.closers[i]()
+	}
+}
+
+func (r *running) onClose(f func()) { r.closers = append(r.closers, f) }
+
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "mete", Name: "build_info",
+		Help: "1, with the version that is running.", ConstLabels: prometheus.Labels{"version": buildVersion()}})
+	info.Set(1)
+	registry.MustRegister(info)
+	return registry
+}
+
+func (r *running) openStore(ctx context.Context) error {
+	store, err := limits.Open(r.cfg.Redis)
+	if err != nil {
+		return err
+	}
+	r.store = store
+	r.onClose(func() { _ = store.Close() })
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if warning := limits.CheckPolicy(ctx, store); warning != "" {
+		r.log.Warn().Msg(warning)
+	}
+	return nil
+}
+
+// openLimiter makes the key store and the limiter. Redis need not be there:
+// the gateway starts without it and says so, and keys are checked once it is.
+func (r *running) openLimiter(ctx context.Context) error {
+	static, err := staticKeys(r.cfg)
+	if err != nil {
+		return err
+	}
+	options := limits.Options{
+		Service: r.cfg.Service, Redis: r.store, Static: static, Plans: r.cfg.Plans,
+		Timeout: r.cfg.Redis.Timeout,
+		Alarm:   func(a limits.Alarm, err error) { r.log.Warn().Err(err).Msg(string(a)) },
+	}
+	if options.Peppers, err = peppers(r.cfg); err != nil {
+		return err
+	}
+	if options.Peppers != nil {
+		r.keys = auth.NewStore(r.store, r.cfg.Service, options.Peppers)
+		if options.Marker, err = r.keys.Mark(ctx); err != nil {
+			r.log.Warn().Err(err).Msg("the key store cannot be reached yet")
+		}
+		options.Saw = r.countUses()
+	}
+	r.limiter = limits.New(options)
+	r.onClose(func() { r.limiter.Close(context.Background()) })
+	return nil
+}
+
+// countUses writes down when keys were last used.
+func (r *running) countUses() func(owner, id string) {
+	uses := auth.NewUses(r.keys)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		uses.Run(ctx, func(err error) { r.log.Warn().Err(err).Msg("last uses of keys were not written") })
+	})
+	r.onClose(func() { cancel(); wait.Wait() })
+	return uses.Saw
+}
+
+func staticKeys(cfg *config.Config) (*auth.Static, error) {
+	keys := make([]auth.StaticKey, len(cfg.Keys))
+	for i, k := range cfg.Keys {
+		keys[i] = auth.StaticKey{Name: k.Name, Owner: k.Owner, Plan: k.Plan, SHA256: k.SHA256}
+	}
+	return auth.NewStatic(keys)
+}
+
+// peppers are those of the configuration. The embedded store, which forgets
+// everything at exit, gets one that does so too.
+func peppers(cfg *config.Config) (*auth.Peppers, error) {
+	var all []auth.Pepper
+	for _, p := range cfg.Keystore.Peppers {
+		all = append(all, auth.Pepper{Version: p.Version, Secret: []byte(p.Secret.Reveal())})
+	}
+	if len(all) == 0 && cfg.Redis.Kind() == config.RedisEmbedded {
+		made, err := auth.RandomPepper()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, made)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return auth.NewPeppers(all...)
+}
+
+func (r *running) serveAPI(context.Context) error {
+	r.goServe("API", func() error { return r.gateway.Serve(r.api) })
+	r.onClose(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = r.gateway.Shutdown(now) // nothing to do once it has drained
+	})
+	return nil
+}
+
+func (r *running) makeGateway(context.Context) error {
+	pools := make(map[string]*balancer.Pool, len(r.cfg.Pools))
+	for name, settings := range r.cfg.Pools {
+		pool, err := balancer.NewPool(name, balancer.Static(settings.Replicas),
+			balancer.Options{MaxInFlight: int64(r.cfg.Bounds.ReplicaConnections)})
+		if err != nil {
+			return fmt.Errorf("pool %q: %w", name, err)
+		}
+		pools[name] = pool
+	}
+	options := proxy.Options{Limiter: r.limiter, Pools: pools, Registry: r.registry, Log: r.log}
+	if r.keys != nil {
+		options.Revoke = func(ctx context.Context, id string) error {
+			_, err := r.keys.Revoke(ctx, id)
+			return err
+		}
+	}
+	gateway, err := proxy.New(r.cfg, options)
+	if err != nil {
+		return err
+	}
+	r.gateway = gateway
+	r.onClose(gateway.Close)
+	return nil
+}
+
+// goServe runs a listener; its end before the gateway's is a failure.
+func (r *running) goServe(what string, serve func() error) {
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			r.failed <- fmt.Errorf("%s listener: %w", what, err)
+		}
+	})
+	r.onClose(wait.Wait)
+}
+
+// secondSignal ends when another signal asks to stop at once.
+type secondSignal struct {
+	context.Context
+	release func()
+}
+
+func newSecondSignal() secondSignal {
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	return secondSignal{ctx, release}
+}
+
+// newHTTPServer has bounds that fit an admin listener; a profile may take long.
+func newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+}
