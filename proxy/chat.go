@@ -79,7 +79,7 @@ func (x *exchange) reserve() error {
 	if err != nil {
 		return x.orGone(err)
 	}
-	x.grant, x.refund = grant, true
+	x.grant = grant
 	return x.checkFields()
 }
 
@@ -115,10 +115,14 @@ func (x *exchange) forward() error {
 func (x *exchange) relay() error {
 	x.phase = phaseAnswer
 	x.lease.FirstByte()
-	x.writeHead()
 	if x.answer.whole {
+		x.writeHead()
 		return x.relayWhole()
 	}
+	if !x.ctx.Request.Header.IsHTTP11() {
+		return refuseOldHTTP
+	}
+	x.writeHead()
 	x.relaying = true
 	x.ctx.Response.SetBodyStream((*relayStream)(x), int(x.answer.length))
 	return nil
@@ -135,9 +139,10 @@ func (x *exchange) settle() {
 	x.observe(outcome)
 }
 
-// settleGrant gives back what was reserved and not used.
+// settleGrant gives back what was reserved and not used, and everything when
+// no replica has been sent the request.
 func (x *exchange) settleGrant() {
-	if x.refund {
+	if !x.reached {
 		x.grant.Refund()
 		return
 	}

@@ -64,7 +64,7 @@ type record struct {
 	stages    stages
 	bytesSent int64
 	used      usage
-	refund    bool // no replica has seen the request
+	reached   bool // a replica has been sent the request
 }
 
 // phase is how far an exchange has come.

@@ -17,9 +17,6 @@ const maxAttempts = 2
 // may be tried, else what the client is to be told.
 func (x *exchange) giveUp(err error) error {
 	outcome := outcomeOf(err)
-	if outcome != balancer.ConnectFailed {
-		x.refund = false // the replica may have worked
-	}
 	x.g.metrics.attempt(x.model.pool, outcome)
 	x.tried[x.attempts-1] = x.lease.Replica()
 	x.replica = x.lease.Replica().ID

@@ -88,6 +88,7 @@ func (x *exchange) exchangeOn(u *upstream, conn *upstreamConn) error {
 	x.answer.conn = conn
 	err := x.send(u, conn)
 	if err == nil {
+		x.reached = true
 		x.stages.sent = time.Since(x.began)
 		err = x.readHeader(conn)
 	}

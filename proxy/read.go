@@ -78,6 +78,9 @@ func (x *exchange) findModel() error {
 	if !m.pool.serves(x.endpoint.name) {
 		return callerRefusal(404, "endpoint_not_served", "model", "The model does not serve this endpoint.")
 	}
+	if x.scan.Stream && !x.ctx.Request.Header.IsHTTP11() {
+		return refuseOldHTTP
+	}
 	return x.scan.FitsWindow(int64(m.ContextWindow))
 }
 

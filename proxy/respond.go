@@ -140,7 +140,7 @@ func appendStage(b []byte, name string, d time.Duration) []byte {
 // body: what can be refused from the header alone is refused here.
 func (g *Gateway) expect(ctx *fasthttp.RequestCtx) int {
 	x := g.open(ctx)
-	defer x.close()
+	defer x.closeUnlessRelaying()
 	err := x.expectBody()
 	if err == nil {
 		x.unseen = true // the handler will see it again

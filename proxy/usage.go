@@ -52,10 +52,14 @@ func fieldNotAllowed(name string) error {
 	return callerRefusal(400, "field_not_allowed", name, "Your plan does not allow "+name+". Leave it out.")
 }
 
-// usage is what the answer cost: what the replica has counted, else an estimate
-// of what was relayed.
+// usage is what the exchange cost: what the replica has counted, else an
+// estimate of what was relayed. An error costs nothing; a client that left
+// while the replica was at work has used its prompt.
 func (x *exchange) usage() (u usage) {
-	if x.status != 200 {
+	switch {
+	case x.refusal == refuseClientLeft:
+		return usage{prompt: x.promptTokens()}
+	case x.status != 200:
 		return u
 	}
 	switch {
