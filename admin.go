@@ -36,9 +36,11 @@ func (r *running) adminRoutes() http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	token := r.cfg.Keystore.AdminToken.Reveal()
+	mux.Handle("GET /admin/usage", auth.RequireToken(token, http.HandlerFunc(r.serveUsage)))
 	if r.keys != nil {
 		api := &auth.API{
-			Store: r.keys, Token: r.cfg.Keystore.AdminToken.Reveal(), Log: r.log,
+			Store: r.keys, Token: token, Log: r.log,
 			PlanExists: func(plan string) bool { _, ok := r.cfg.Plan(plan); return ok },
 		}
 		mux.Handle("/admin/keys", api.Handler())

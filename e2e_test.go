@@ -156,6 +156,44 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 	}
 }
 
+func TestUsageIsRecorded(t *testing.T) {
+	tr := startTrial(t)
+	ctx := context.Background()
+	client := sdkClient(tr)
+	answer, err := client.Chat.Completions.New(ctx, ask("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"usage", "--admin", tr.admin, "--token-file", tr.tokenFile}
+	want := fmt.Sprintf("mete   1         0        %d", answer.Usage.PromptTokens)
+	awaitOutput(t, flags, want)
+	out, _, err := mete(ctx, append(flags, "--csv", "--owner", "you")...)
+	if err != nil || !strings.HasPrefix(out, "hour,owner,key,model,") || strings.Count(out, "\n") != 2 {
+		t.Errorf("%s, %v", out, err)
+	}
+	out, _, err = mete(ctx, append(flags, "--json", "--owner", "nobody")...)
+	if err != nil || out != "[]\n" {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// awaitOutput runs a command until it prints want: the usage record is written
+// once a second.
+func awaitOutput(t *testing.T, args []string, want string) {
+	t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for {
+		out, _, err := mete(context.Background(), args...)
+		if err == nil && strings.Contains(out, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v\n%s\nwant %q", err, out, want)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 func TestKeyRevokesItself(t *testing.T) {
 	tr := startTrial(t)
 	request, err := http.NewRequest(http.MethodDelete, tr.base+"/auth/key", nil)

@@ -15,11 +15,19 @@ import (
 	"mete/auth"
 )
 
-// keysFlags are what all of `mete keys` take.
+// keysFlags are what the commands take that go through the admin listener.
 type keysFlags struct {
 	admin     string
 	tokenFile string
 	json      bool
+}
+
+// register adds the flags to a command and those below it.
+func (f *keysFlags) register(cmd *cobra.Command) {
+	cmd.PersistentFlags().StringVar(&f.admin, "admin", "http://127.0.0.1:9090", "address of the admin listener")
+	cmd.PersistentFlags().StringVar(&f.tokenFile, "token-file", "", "file with the admin token (required)")
+	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "print JSON")
+	_ = cmd.MarkPersistentFlagRequired("token-file") // fails only for a flag that does not exist
 }
 
 // keysCommand is `mete keys`: key administration through the admin listener of
@@ -35,10 +43,7 @@ configuration names as keystore.admin_token_file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&flags.admin, "admin", "http://127.0.0.1:9090", "address of the admin listener")
-	cmd.PersistentFlags().StringVar(&flags.tokenFile, "token-file", "", "file with the admin token (required)")
-	cmd.PersistentFlags().BoolVar(&flags.json, "json", false, "print JSON")
-	_ = cmd.MarkPersistentFlagRequired("token-file") // fails only for a flag that does not exist
+	flags.register(cmd)
 	cmd.AddCommand(keysCreateCommand(flags), keysListCommand(flags), keysRevokeCommand(flags), keysRotateCommand(flags))
 	return cmd
 }

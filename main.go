@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 )
 
@@ -20,12 +21,20 @@ var version = ""
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	redis.SetLogger(quiet{})
 	if err := rootCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "mete:", err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop was called
 	}
 }
+
+// quiet drops the Redis client's own log: the limiter reports what matters of
+// it, once, in the gateway's log.
+type quiet struct{}
+
+// Printf implements the client's logger.
+func (quiet) Printf(context.Context, string, ...any) {}
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -35,7 +44,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), checkCommand(), keysCommand(), simCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), keysCommand(), usageCommand(), simCommand(), versionCommand())
 	return root
 }
 

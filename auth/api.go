@@ -49,14 +49,10 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("/admin/keys/{id}", notAllowed("DELETE"))
 	mux.HandleFunc("/admin/keys/{id}/rotate", notAllowed("POST"))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { errPath.write(w) })
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !bears(r, a.Token) {
-			errToken.write(w)
-			return
-		}
+	return RequireToken(a.Token, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
 		mux.ServeHTTP(w, r)
-	})
+	}))
 }
 
 func (a *API) create(w http.ResponseWriter, r *http.Request) {

@@ -115,6 +115,16 @@ func yieldList(dec *json.Decoder, yield func(Key, error) bool) error {
 	return nil
 }
 
+// Read decodes what another path of the admin listener answers to a GET.
+func (c *Client) Read(ctx context.Context, path string, into any) error {
+	body, err := c.call(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	return c.decoded(json.NewDecoder(body).Decode(into))
+}
+
 func (c *Client) issue(ctx context.Context, path string, fields map[string]string) (Issued, error) {
 	content, err := json.Marshal(fields)
 	if err != nil {

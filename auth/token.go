@@ -37,3 +37,15 @@ func bears(r *http.Request, token string) bool {
 	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(given))
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && found && token != ""
 }
+
+// RequireToken lets only requests with the admin token through to next; others
+// get a 401. An empty token lets nobody in.
+func RequireToken(token string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !bears(r, token) {
+			errToken.write(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
