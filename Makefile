@@ -2,9 +2,10 @@
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-FUZZTIME ?= 5s
+FUZZTIME ?= 3s
+FILES    ?= LICENSE proxy/relay.go testdata/sdk/check.py
 
-.PHONY: help build run test test-race test-allocs test-sdk fuzz lint redis-server
+.PHONY: help build run test test-race test-allocs test-sdk estimator torture fuzz lint redis-server
 help: ## shows this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
@@ -32,6 +33,15 @@ test-sdk: ## runs the official Python and Node SDKs against the gateway
 	test -d .cache/sdk/node_modules || npm install --silent --no-fund --no-audit --prefix .cache/sdk openai
 	cp testdata/sdk/check.mjs .cache/sdk/
 	go test -count=1 -v -run 'SDK' . -sdks
+
+estimator: ## compares the prompt estimate with real tokenizers, on FILES
+	test -d .cache/tokens/node_modules || npm install --silent --no-fund --no-audit --prefix .cache/tokens gpt-tokenizer llama3-tokenizer-js
+	cp testdata/tokens/measure.mjs .cache/tokens/
+	node .cache/tokens/measure.mjs $(FILES)
+
+torture: redis-server ## runs the long forms of the measurements that the README quotes
+	go test -count=1 -v -timeout 30m -run 'ByteForByte|NeverLooksComplete|ThatLeaves|RedisThatIsAway|RevokedKey' . ./proxy -long
+	go test -count=1 -v -timeout 30m -run 'FourProcesses|SlotsOfAKilled|AFrozenRedis' ./limits -long
 
 lint: ## runs the linters
 	go run $(LINTER) run ./...

@@ -3,50 +3,71 @@ package balancer
 import "math/bits"
 
 const (
-	// placeTokens is what one request in flight weighs beside the prompt
-	// tokens still to be prefilled: about one step of vLLM's default batch.
-	placeTokens = 2048
 	// fewReplicas is how many are all looked at; of more, two are drawn.
 	fewReplicas = 8
 	// draws bounds the tries to draw an eligible replica of many before all
 	// are looked at after all.
-	draws = 4
+	draws = 32
 )
 
-// choose returns the replica that should take the request, or nil. Two choices
-// of many are nearly as even as the least of all, cost the same for any number
-// of replicas, and keep gateways that act at once from running together.
-func (p *Pool) choose(replicas []*Replica, need *Need) *Replica {
+// question is one choice to be made.
+type question struct {
+	need    *Need
+	now     int64
+	share   float64 // of the whole traffic that is ours
+	limit   int64   // leases per replica; 0 is none
+	patient bool    // leave those alone whose queue was full a moment ago
+	random  func() uint64
+}
+
+// choose returns the replica that should take the request, or nil: one that is
+// ready; failing that, a suspect; failing that, one whose queue was full.
+func (q *question) choose(m *members) *Replica {
+	q.patient = true
+	if r := q.pick(m.ready); r != nil {
+		return r
+	}
+	if r := q.pick(m.suspects); r != nil {
+		return r
+	}
+	q.patient = false
+	return q.pick(m.ready)
+}
+
+// pick returns the best of a few, or the better of two of many. Two choices are
+// nearly as even as the least of all, cost the same for any number of replicas,
+// and keep gateways that act at once from running together.
+func (q *question) pick(replicas []*Replica) *Replica {
 	if len(replicas) <= fewReplicas {
-		return p.least(replicas, need)
+		return q.least(replicas)
 	}
-	a := p.draw(replicas, need, nil)
-	b := p.draw(replicas, need, a)
+	a := q.draw(replicas, nil)
+	b := q.draw(replicas, a)
 	if a == nil || b == nil {
-		return p.least(replicas, need)
+		return q.least(replicas)
 	}
-	if b.load() < a.load() {
+	if q.score(b) < q.score(a) {
 		return b
 	}
 	return a
 }
 
 // least looks at all, and picks at random among equals.
-func (p *Pool) least(replicas []*Replica, need *Need) *Replica {
+func (q *question) least(replicas []*Replica) *Replica {
 	var best *Replica
-	var lowest int64
+	var lowest float64
 	equals := 0
 	for _, r := range replicas {
-		if !p.eligible(r, need) {
+		if !q.eligible(r) {
 			continue
 		}
-		w := r.load()
-		if best == nil || w < lowest {
-			best, lowest, equals = r, w, 1
+		s := q.score(r)
+		if best == nil || s < lowest {
+			best, lowest, equals = r, s, 1
 			continue
 		}
-		if w == lowest {
-			if equals++; p.below(equals) == 0 {
+		if s == lowest {
+			if equals++; q.below(equals) == 0 {
 				best = r
 			}
 		}
@@ -55,25 +76,41 @@ func (p *Pool) least(replicas []*Replica, need *Need) *Replica {
 }
 
 // draw returns an eligible replica at random, not other, or nil after some tries.
-func (p *Pool) draw(replicas []*Replica, need *Need, other *Replica) *Replica {
+func (q *question) draw(replicas []*Replica, other *Replica) *Replica {
 	for range draws {
-		r := replicas[p.below(len(replicas))]
-		if r != other && p.eligible(r, need) {
+		r := replicas[q.below(len(replicas))]
+		if r != other && q.eligible(r) {
 			return r
 		}
 	}
 	return nil
 }
 
-func (p *Pool) eligible(r *Replica, need *Need) bool {
-	if r == need.Avoid[0] || r == need.Avoid[1] {
-		return false
+func (q *question) eligible(r *Replica) bool { return q.objection(r) == "" }
+
+// objection is why a replica that is not held out may not take this request.
+func (q *question) objection(r *Replica) string {
+	switch {
+	case r == q.need.Avoid[0] || r == q.need.Avoid[1]:
+		return "already tried by this request"
+	case q.limit > 0 && r.inFlight.Load() >= q.limit:
+		return "all places taken"
+	case q.patient && q.now < r.fullTill.Load():
+		return "its queue was full a moment ago"
+	case !r.breaker.admits(q.now):
+		return "breaker not closed"
+	case q.need.Model != "" && !r.serves(q.need.Model):
+		return "does not serve the model"
 	}
-	return p.options.MaxInFlight <= 0 || r.inFlight.Load() < p.options.MaxInFlight
+	return ""
+}
+
+func (q *question) score(r *Replica) float64 {
+	return r.score(q.need.Tokens, q.share, q.now)
 }
 
 // below is a random number in [0, n).
-func (p *Pool) below(n int) int {
-	high, _ := bits.Mul64(p.random(), uint64(n))
+func (q *question) below(n int) int {
+	high, _ := bits.Mul64(q.random(), uint64(n))
 	return int(high)
 }

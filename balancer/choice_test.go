@@ -107,6 +107,7 @@ func TestNobodyIsLeasedForAClientThatHasLeft(t *testing.T) {
 func TestChoiceAllocatesNothing(t *testing.T) {
 	for _, n := range []int{3, 1000} {
 		p := newPool(t, n, Options{MaxInFlight: 4096})
+		knowAll(p)
 		ctx := context.Background()
 		got := testing.AllocsPerRun(1000, func() {
 			l, _ := p.Acquire(ctx, Need{Tokens: 100})
@@ -119,28 +120,55 @@ func TestChoiceAllocatesNothing(t *testing.T) {
 	}
 }
 
+// knowAll gives every replica a fresh load.
+func knowAll(p *Pool) {
+	for i, r := range p.Replicas() {
+		r.signal.told(Load{Running: float64(i % 9), Waiting: 1, KV: 0.5}, 0, p.clock(), "metrics")
+	}
+	p.weighShare()
+}
+
+// openMost opens the breakers of all replicas but every tenth.
+func openMost(p *Pool) {
+	knowAll(p)
+	for i, r := range p.Replicas() {
+		for range defaultFaults {
+			if i%10 != 0 {
+				r.breaker.failed()
+			}
+		}
+	}
+}
+
 func BenchmarkAcquire(b *testing.B) {
 	for _, c := range []struct {
-		name string
-		n    int
-	}{{"8_replicas", 8}, {"1000_replicas", 1000}} {
+		name  string
+		n     int
+		setUp func(*Pool)
+	}{
+		{"8_replicas", 8, func(*Pool) {}},
+		{"8_replicas_that_tell_their_load", 8, knowAll},
+		{"1000_replicas", 1000, func(*Pool) {}},
+		{"1000_replicas_that_tell_their_load", 1000, knowAll},
+		{"1000_replicas_most_of_them_open", 1000, openMost},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			p, err := NewPool("general", Static(urls(c.n)), Options{MaxInFlight: 4096})
 			if err != nil {
 				b.Fatal(err)
 			}
+			c.setUp(p)
 			ctx := context.Background()
 			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					l, err := p.Acquire(ctx, Need{Tokens: 100})
-					if err != nil {
-						b.Fatal(err)
-					}
-					l.FirstByte()
-					l.Done(Success)
+			b.ResetTimer()
+			for range b.N {
+				l, err := p.Acquire(ctx, Need{Tokens: 100})
+				if err != nil {
+					b.Fatal(err)
 				}
-			})
+				l.FirstByte()
+				l.Done(Success)
+			}
 		})
 	}
 }

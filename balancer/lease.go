@@ -1,40 +1,9 @@
 package balancer
 
-import "sync/atomic"
-
-// Outcome says how a lease ended, and by that whose fault it was.
-type Outcome uint8
-
-// The outcomes of a lease.
-const (
-	Unused        Outcome = iota // nothing was sent to the replica
-	Success                      // the whole answer came
-	ClientLeft                   // the client went away: nobody's fault
-	CallerError                  // the replica refused the request as wrong (4xx)
-	QueueFull                    // the replica refused it for want of room: try another
-	ReplicaFault                 // 5xx, an error event, a cut answer, an abort nobody asked for
-	ConnectFailed                // no connection could be made: nothing was sent
-	TimedOut                     // no byte, or no further byte, came in time
-
-	outcomes = int(TimedOut) + 1
+import (
+	"sync/atomic"
+	"time"
 )
-
-var outcomeNames = [outcomes]string{
-	"unused", "success", "client_left", "caller_error",
-	"queue_full", "replica_fault", "connect_failed", "timed_out",
-}
-
-// Outcomes lists every outcome, for those who count them.
-func Outcomes() []Outcome {
-	all := make([]Outcome, outcomes)
-	for i := range all {
-		all[i] = Outcome(i)
-	}
-	return all
-}
-
-// String is the outcome's name in logs and metrics.
-func (o Outcome) String() string { return outcomeNames[o] }
 
 // The stages of a lease.
 const (
@@ -43,13 +12,20 @@ const (
 	leaseDone
 )
 
+// fullPause is how long a replica whose queue was full is left alone, if there
+// are others. A refusal is quick, so without the pause it would look idle and
+// draw every request.
+const fullPause = 500 * time.Millisecond
+
 // Lease is a place on a replica, to be released once. It is a value so that it
 // costs no allocation: keep it in one place and do not copy it after use. Its
 // methods may be called from several goroutines, and do nothing on the zero
 // Lease.
 type Lease struct {
+	pool    *Pool
 	replica *Replica
 	tokens  int64
+	probe   func(error) // the breaker's, if this request is its probe
 	stage   atomic.Uint32
 }
 
@@ -57,11 +33,14 @@ type Lease struct {
 func (l *Lease) Replica() *Replica { return l.replica }
 
 // FirstByte reports that the answer's body has begun: the prompt has been
-// worked off, whatever comes of the rest. Only the first call counts.
+// worked off and the replica works, whatever comes of the rest. Only the first
+// call counts.
 func (l *Lease) FirstByte() {
-	if l.replica != nil && l.stage.CompareAndSwap(leaseHeld, leaseAnswered) {
-		l.replica.prefill.Add(-l.tokens)
+	if l.replica == nil || !l.stage.CompareAndSwap(leaseHeld, leaseAnswered) {
+		return
 	}
+	l.replica.prefill.Add(-l.tokens)
+	l.judge(Success)
 }
 
 // Done ends the lease. Only the first call counts.
@@ -73,9 +52,33 @@ func (l *Lease) Done(o Outcome) {
 	if before == leaseDone {
 		return
 	}
+	r := l.replica
 	if before == leaseHeld {
-		l.replica.prefill.Add(-l.tokens)
+		r.prefill.Add(-l.tokens)
+		l.judge(o)
+	} else if o.fault() {
+		r.breaker.failed() // beside the success that the first byte was
 	}
-	l.replica.inFlight.Add(-1)
-	l.replica.endings[o].Add(1)
+	r.inFlight.Add(-1)
+	r.endings[o].Add(1)
+	l.pool.heed(r, o)
+}
+
+// judge tells the breaker, once per lease, how the request went.
+func (l *Lease) judge(o Outcome) {
+	b := l.replica.breaker
+	fault := o.fault() && (o != ConnectFailed || !l.pool.watched()) // a check finds that out better
+	switch {
+	case l.probe != nil && fault:
+		b.faultAt.Store(b.clock())
+		l.probe(errFault)
+	case l.probe != nil && o == Success:
+		l.probe(nil)
+	case l.probe != nil:
+		l.probe(errExcluded)
+	case fault:
+		b.failed()
+	case o == Success:
+		b.succeeded()
+	}
 }

@@ -4,12 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(serveFleet) != "" {
+		fleet()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // newPool makes a pool of n replicas whose random choices depend on seed alone.
 func newPool(t testing.TB, n int, o Options) *Pool {

@@ -3,23 +3,44 @@ package balancer
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // ErrNoReplica says that no replica of the pool may take the request now: the
-// pool is empty, or every replica is full or to be avoided.
+// pool is empty, or every replica is held out, full, or to be avoided.
+// Pool.Explain says which.
 var ErrNoReplica = errors.New("no replica is eligible")
 
 // Options are the knobs of a pool. The zero value is usable.
 type Options struct {
-	MaxInFlight int64 // leases per replica at once; 0 is no limit
+	MaxInFlight int64    // leases per replica at once; 0 is no limit
+	Models      []string // names, as the replicas know them, that each must serve
+	APIKey      string   // what the replicas want as a bearer, if anything
+
+	Interval time.Duration // between two checks of a replica; 0 is a second
+	Faults   int           // in a row that open a replica's breaker; 0 is 5, below 0 is never
+
+	// OnChange is told of replicas whose state changes and of those that come
+	// and go. It must neither block nor ask the pool anything. May be nil.
+	OnChange func(Change)
+}
+
+// Change is news of one replica.
+type Change struct {
+	Pool    string
+	Replica *Replica
+	State   State
+	Why     string
 }
 
 // Need says what a request asks of a replica.
 type Need struct {
 	Tokens int64       // estimated length of the prompt
+	Model  string      // a name, such as a LoRA adapter's, that not every replica serves; may be empty
 	Avoid  [2]*Replica // replicas that this request has already tried
 }
 
@@ -28,15 +49,36 @@ type Pool struct {
 	name    string
 	options Options
 	random  func() uint64
+	clock   func() int64
+	budget  budget
+	members atomic.Pointer[members]
 
-	updating sync.Mutex // one Update at a time; readers never take it
-	replicas atomic.Pointer[[]*Replica]
+	share   atomic.Uint64 // float64: of the traffic there that is ours
+	shareAt atomic.Int64  // when that was worked out
+
+	updating sync.Mutex // guards what follows; a choice never takes it
+	sources  []source
+	running  context.Context // nil unless Run runs
+	watchers map[*Replica]context.CancelFunc
+	watching sync.WaitGroup
+	isRun    atomic.Bool
 }
 
-// NewPool makes a pool of the endpoints, which may be none.
+// NewPool makes a pool of the endpoints, which may be none. Without Run its
+// replicas are never checked, and only breakers hold them out.
 func NewPool(name string, endpoints []Endpoint, options Options) (*Pool, error) {
+	if options.Faults == 0 {
+		options.Faults = defaultFaults
+	}
+	if options.Interval <= 0 {
+		options.Interval = defaultInterval
+	}
 	p := &Pool{name: name, options: options, random: rand.Uint64}
-	p.replicas.Store(new([]*Replica))
+	began := time.Now()
+	p.clock = func() int64 { return int64(time.Since(began)) + 1 }
+	p.share.Store(math.Float64bits(1))
+	p.watchers = map[*Replica]context.CancelFunc{}
+	p.members.Store(&members{})
 	return p, p.Update(endpoints)
 }
 
@@ -44,54 +86,86 @@ func NewPool(name string, endpoints []Endpoint, options Options) (*Pool, error) 
 func (p *Pool) Name() string { return p.name }
 
 // Replicas is the present snapshot, which must not be changed.
-func (p *Pool) Replicas() []*Replica { return *p.replicas.Load() }
+func (p *Pool) Replicas() []*Replica { return p.members.Load().all }
 
-// Acquire leases a place on the least loaded replica. The caller must end the
-// lease with Done on every path. The error is the context's or ErrNoReplica.
+// Acquire leases a place on the replica that should answer soonest. The caller
+// must end the lease with Done on every path. The error is the context's or
+// ErrNoReplica.
 func (p *Pool) Acquire(ctx context.Context, need Need) (Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return Lease{}, err
 	}
-	tokens := max(need.Tokens, 0)
+	need.Tokens = max(need.Tokens, 0)
+	if need.Avoid[0] == nil {
+		p.budget.earn()
+	}
+	q := p.question(&need)
 	for {
-		r := p.choose(p.Replicas(), &need)
+		r := q.choose(p.members.Load())
 		if r == nil {
 			return Lease{}, ErrNoReplica
 		}
-		// Somebody may have taken the last place since the choice was made.
-		if r.take(p.options.MaxInFlight, tokens) {
-			return Lease{replica: r, tokens: tokens}, nil
+		// Since the choice was made somebody may have taken the last place or
+		// the breaker's probe.
+		if !r.take(p.options.MaxInFlight, need.Tokens) {
+			continue
 		}
+		probe, ok := r.breaker.enter()
+		if ok {
+			return Lease{pool: p, replica: r, tokens: need.Tokens, probe: probe}, nil
+		}
+		r.give(need.Tokens)
 	}
 }
 
-// Update replaces the pool's replicas. Those that stay keep their identity and
-// their counters; of two endpoints with the same host and port the first
-// counts. On an error nothing changes.
-func (p *Pool) Update(endpoints []Endpoint) error {
-	p.updating.Lock()
-	defer p.updating.Unlock()
+// MayRetry reports whether a request whose attempt ended so may be tried on
+// another replica, and takes the retry out of the pool's budget: a fifth of its
+// requests and a few on credit. A refused connection costs nothing, since it
+// cost no replica anything. Whether a byte has been sent, or the client has
+// left, is for the caller to know.
+func (p *Pool) MayRetry(o Outcome) bool {
+	switch o {
+	case ConnectFailed, Unused:
+		return true
+	case QueueFull, ReplicaFault, TimedOut:
+		return p.budget.spend(p.clock())
+	default:
+		return false
+	}
+}
 
-	known := make(map[string]*Replica)
-	for _, r := range p.Replicas() {
-		known[r.URL] = r
+// Run checks the replicas and reads their load until ctx ends, and returns when
+// all of that has stopped. It may be called once.
+func (p *Pool) Run(ctx context.Context) {
+	p.updating.Lock()
+	p.running = ctx
+	p.isRun.Store(true)
+	p.watch()
+	p.updating.Unlock()
+	<-ctx.Done()
+	p.watching.Wait()
+}
+
+func (p *Pool) question(need *Need) question {
+	return question{
+		need: need, now: p.clock(), random: p.random, limit: p.options.MaxInFlight,
+		share: math.Float64frombits(p.share.Load()),
 	}
-	next := make([]*Replica, 0, len(endpoints))
-	taken := make(map[string]bool, len(endpoints))
-	for _, e := range endpoints {
-		r, err := newReplica(e)
-		if err != nil {
-			return err
+}
+
+func (p *Pool) watched() bool { return p.isRun.Load() }
+
+// heed draws the conclusions, beside the breaker's, from how a request ended.
+func (p *Pool) heed(r *Replica, o Outcome) {
+	switch o {
+	case QueueFull:
+		r.fullTill.Store(p.clock() + int64(fullPause))
+	case ConnectFailed:
+		if p.watched() {
+			p.hold(r, holdRefused, "a request found no connection")
+			r.checkSoon()
 		}
-		if taken[r.ID] {
-			continue
-		}
-		taken[r.ID] = true
-		if stays := known[r.URL]; stays != nil {
-			r = stays
-		}
-		next = append(next, r)
+	case ReplicaFault, TimedOut:
+		r.checkSoon()
 	}
-	p.replicas.Store(&next)
-	return nil
 }

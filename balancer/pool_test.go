@@ -68,7 +68,7 @@ func TestTheAddressOfAReplica(t *testing.T) {
 		{"http://[fd00::1]:8000", "[fd00::1]:8000", "[fd00::1]:8000", false},
 		{"http://[fd00::1]", "[fd00::1]:80", "[fd00::1]", false},
 	} {
-		r, err := newReplica(Endpoint{URL: c.url})
+		r, err := newReplica(Endpoint{URL: c.url}, func() int64 { return 1 })
 		if err != nil {
 			t.Errorf("%s: %v", c.url, err)
 			continue

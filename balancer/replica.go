@@ -4,34 +4,37 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
+	"sync"
 	"sync/atomic"
 )
 
-// Endpoint says where a replica is.
-type Endpoint struct {
-	URL string // base URL: http://host:port, or https
-}
-
-// Static makes endpoints of a fixed list of base URLs.
-func Static(urls []string) []Endpoint {
-	endpoints := make([]Endpoint, len(urls))
-	for i, u := range urls {
-		endpoints[i].URL = u
-	}
-	return endpoints
-}
-
-// Replica is one vLLM server. Its exported fields never change; the counters
-// are this process's own and safe for concurrent use.
+// Replica is one vLLM server. Its exported fields never change; its counters
+// are this process's own. Its methods are safe for concurrent use.
 type Replica struct {
 	ID   string // host:port, unique in its pool
 	URL  string // scheme://host:port, without a slash at the end
-	Host string // what goes into a Host header: the port only where it is not the scheme's own
+	Host string // Host header and TLS name: the port only where it is not the scheme's own
 	TLS  bool
 
+	clock    func() int64 // nanoseconds since the pool was made, never 0
 	inFlight atomic.Int64
 	prefill  atomic.Int64
 	endings  [outcomes]atomic.Uint64
+	weight   atomic.Int64
+	warming  atomic.Int64 // when its slow start began; 0 is never
+	fullTill atomic.Int64 // its queue was full: rather not before this time
+	holds    atomic.Uint32
+	breaker  *breaker
+	signal   signal
+	served   atomic.Pointer[served]
+	kick     chan struct{} // asks its watcher for a check now
+
+	mu    sync.Mutex // guards what follows
+	whys  [holds]string
+	since int64 // when it was first held out, if it is
+	told  State // to OnChange
+	check checkState
 }
 
 // InFlight is the number of leases held.
@@ -43,9 +46,12 @@ func (r *Replica) Prefill() int64 { return r.prefill.Load() }
 // Ended is the number of leases that have ended with o.
 func (r *Replica) Ended(o Outcome) uint64 { return r.endings[o].Load() }
 
-// load weighs the work which this process has on the replica, in prompt tokens.
-func (r *Replica) load() int64 {
-	return r.inFlight.Load()*placeTokens + r.prefill.Load()
+// TLSName is the name that the replica's certificate must bear.
+func (r *Replica) TLSName() string {
+	if name, _, err := net.SplitHostPort(r.Host); err == nil {
+		return name
+	}
+	return strings.Trim(r.Host, "[]")
 }
 
 // take adds a place unless limit are taken; a limit of 0 is none.
@@ -62,7 +68,21 @@ func (r *Replica) take(limit, tokens int64) bool {
 	}
 }
 
-func newReplica(e Endpoint) (*Replica, error) {
+// give undoes take.
+func (r *Replica) give(tokens int64) {
+	r.prefill.Add(-tokens)
+	r.inFlight.Add(-1)
+}
+
+// checkSoon asks for a check now rather than at the next tick.
+func (r *Replica) checkSoon() {
+	select {
+	case r.kick <- struct{}{}:
+	default: // one is asked for already
+	}
+}
+
+func newReplica(e Endpoint, clock func() int64) (*Replica, error) {
 	u, err := url.Parse(e.URL)
 	if err != nil {
 		return nil, fmt.Errorf("replica %w", err)
@@ -74,19 +94,25 @@ func newReplica(e Endpoint) (*Replica, error) {
 	case u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("replica %q: only scheme, host and port are allowed", u.Redacted())
 	}
-	host := u.Host
-	if u.Port() != "" && u.Port() != port {
-		port = u.Port()
-	} else {
-		host = hostOnly(u.Hostname())
+	name := e.Host
+	if name == "" {
+		name = u.Hostname()
+	}
+	host := bracketed(name)
+	if p := u.Port(); p != "" && p != port {
+		port = p
+		host = net.JoinHostPort(name, port)
 	}
 	id := net.JoinHostPort(u.Hostname(), port)
-	return &Replica{ID: id, URL: u.Scheme + "://" + id, Host: host, TLS: u.Scheme == "https"}, nil
+	r := &Replica{ID: id, URL: u.Scheme + "://" + id, Host: host, TLS: u.Scheme == "https"}
+	r.clock = clock
+	r.kick = make(chan struct{}, 1)
+	return r, nil
 }
 
 var schemePorts = map[string]string{"http": "80", "https": "443"}
 
-func hostOnly(name string) string {
+func bracketed(name string) string {
 	if ip := net.ParseIP(name); ip != nil && ip.To4() == nil {
 		return "[" + name + "]"
 	}

@@ -62,7 +62,7 @@ func TestOnlyListedHeadersReachTheReplica(t *testing.T) {
 	want := []string{
 		"POST /v1/chat/completions HTTP/1.1", "Host: " + r.replicas[0].Addr(), "Content-Type: application/json",
 		fmt.Sprintf("Content-Length: %d", len(chatBody)), "X-Request-Id: " + requestID(string(head)),
-		"Authorization: Bearer replica-key", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"Endpoint-Load-Metrics-Format: TEXT", "Authorization: Bearer replica-key", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	if strings.Join(lines, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the replica got\n%s", head)

@@ -22,23 +22,21 @@ func (x *exchange) giveUp(err error) error {
 	x.replica = x.lease.Replica().ID
 	x.lease.Done(outcome)
 	x.failure = err
-	if x.attempts < maxAttempts && x.mayFailOver(err, outcome) {
+	if x.attempts < maxAttempts && x.mayFailOver(outcome) {
 		return nil
 	}
 	return err
 }
 
-// mayFailOver reports whether another replica might answer better. An answer
-// that is not streamed is never repeated for being slow: its first byte comes
-// after the whole generation.
-func (x *exchange) mayFailOver(err error, outcome balancer.Outcome) bool {
-	switch outcome {
-	case balancer.ConnectFailed, balancer.QueueFull, balancer.ReplicaFault:
-		return x.cancelled() == nil
-	case balancer.TimedOut:
-		return x.cancelled() == nil && (x.scan.Stream || errors.As(err, new(*dialError)))
+// mayFailOver reports whether another replica may be tried: the client is still
+// there, and the pool's budget for retries allows it. An answer that is not
+// streamed is never repeated for being slow, since its first byte comes after
+// the whole generation.
+func (x *exchange) mayFailOver(outcome balancer.Outcome) bool {
+	if x.cancelled() != nil || outcome == balancer.TimedOut && !x.scan.Stream {
+		return false
 	}
-	return false
+	return x.model.pool.MayRetry(outcome)
 }
 
 // need says what this request asks of a replica.

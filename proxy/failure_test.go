@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -120,7 +121,7 @@ func TestAnotherReplicaAnswersWhileNothingHasBeenSent(t *testing.T) {
 				if err := r.replicas[0].SetFault(parsed); err != nil {
 					t.Fatal(err)
 				}
-				for range 8 { // the faulty one is chosen first about every other time
+				for failedOver := false; !failedOver; { // the faulty one is chosen first about every other time
 					response := r.post("/v1/chat/completions", strings.Replace(chatBody, "{", fmt.Sprintf(`{"stream":%v,`, stream), 1))
 					if text := readBody(t, response); response.StatusCode != 200 || strings.Contains(text, `"error"`) {
 						t.Fatalf("got %d %s", response.StatusCode, text)
@@ -128,6 +129,7 @@ func TestAnotherReplicaAnswersWhileNothingHasBeenSent(t *testing.T) {
 					if got := response.Header.Get("x-mete-replica"); got != r.replicas[1].Addr() {
 						t.Errorf("%s has answered", got)
 					}
+					failedOver = response.Header.Get("x-mete-attempts") == "2"
 				}
 				r.awaitIdle()
 			})
@@ -219,6 +221,26 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
+func TestConnectionsToAReplicaThatHasGoneAreClosed(t *testing.T) {
+	r := newRig(t)
+	readBody(t, r.post("/v1/chat/completions", chatBody))
+	r.awaitIdle()
+	r.gateway.Forget(r.gateway.table.Load().models["mete"].pool.Replicas()[0])
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := r.replicas[0].Await(ctx, func(s sim.Stats) bool { return s.Connections == 0 }); err != nil {
+		t.Errorf("%d connections are open", r.replicas[0].Stats().Connections)
+	}
+}
+
+func TestLoadThatTheReplicaTellsIsTakenIn(t *testing.T) {
+	r := newRig(t)
+	readBody(t, r.post("/v1/chat/completions", chatBody))
+	if load := r.gateway.table.Load().models["mete"].pool.Snapshot().Replicas[0].Load; load.Source != "orca" || load.AgeMS == nil {
+		t.Errorf("%+v", load)
+	}
+}
+
 // TestPanicCostsOneRequest breaks the table under a request's feet.
 func TestPanicCostsOneRequest(t *testing.T) {
 	r := newRig(t)
@@ -251,6 +273,25 @@ func TestUnreadBodyEndsTheConnection(t *testing.T) {
 	answer, _ := io.ReadAll(c) // a reset may come behind the answer
 	if n := strings.Count(string(answer), "HTTP/1.1 "); n > 1 || strings.Contains(string(answer), `"object":"list"`) {
 		t.Errorf("%d answers: %q", n, answer)
+	}
+}
+
+// TestRefusalOfABodyThatWasNotReadArrives: a socket that is closed with unread
+// bytes in it is reset, and takes the answer along.
+func TestRefusalOfABodyThatWasNotReadArrives(t *testing.T) {
+	r := newRig(t, withConfig(func(cfg *config.Config) { cfg.Bounds.Body = 100 << 10 }))
+	body := strings.Repeat("x", 4<<20)
+	for range 50 {
+		c, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", testKey, len(body), body)
+		answer, err := io.ReadAll(c)
+		_ = c.Close()
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 413 ") {
+			t.Fatalf("%q, %v", answer, err)
+		}
 	}
 }
 

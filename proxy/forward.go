@@ -130,7 +130,7 @@ func (x *exchange) appendHead(dst []byte, u *upstream, length int) []byte {
 	dst = strconv.AppendInt(dst, int64(length), 10)
 	dst = append(dst, "\r\nX-Request-Id: "...)
 	dst = x.appendAttemptID(dst)
-	dst = append(dst, "\r\n"...)
+	dst = append(dst, "\r\nEndpoint-Load-Metrics-Format: TEXT\r\n"...) // the replica may answer with its load
 	dst = append(dst, x.model.pool.authorization...)
 	dst = appendField(dst, "traceparent: ", x.head.traceparent)
 	dst = appendField(dst, "tracestate: ", x.head.tracestate)
@@ -160,6 +160,9 @@ func (x *exchange) readHeader(conn *upstreamConn) error {
 		if a.status = a.head.StatusCode(); a.status >= 200 {
 			break
 		}
+	}
+	if load := a.head.Peek("Endpoint-Load-Metrics"); len(load) > 0 {
+		x.lease.Replica().ObserveORCA(load)
 	}
 	a.close = a.head.ConnectionClose()
 	a.stream = bytes.HasPrefix(a.head.ContentType(), []byte("text/event-stream"))

@@ -186,6 +186,14 @@ func (g *Gateway) upstreamOf(r *balancer.Replica) *upstream {
 	return u.(*upstream)
 }
 
+// Forget closes the idle connections to a replica that has left its pool.
+// Exchanges that still run on it end in peace.
+func (g *Gateway) Forget(r *balancer.Replica) {
+	if u, ok := g.upstreams.LoadAndDelete(r); ok {
+		u.(*upstream).close()
+	}
+}
+
 // enter registers an exchange, so that a gateway that stops can cut it.
 func (g *Gateway) enter(x *exchange) {
 	g.mu.Lock()

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,9 +13,12 @@ import (
 // unacknowledged: one that vanished without a FIN is noticed by then.
 const goneAfter = 30 * time.Second
 
+// lingerFor is how long a connection whose request was refused unread is still
+// read from after its answer.
+const lingerFor = 2 * time.Second
+
 // tunedListener sets up each connection so that a peer which vanished is
-// noticed. It hands out the connections themselves, not wrappers: the watcher
-// must find their sockets.
+// noticed.
 type tunedListener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -21,8 +26,34 @@ func (l tunedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {
 		tune(tcp)
+		return &clientConn{TCPConn: tcp}, nil
 	}
 	return c, err
+}
+
+// clientConn is a client's connection. Its socket can be had by SyscallConn, as
+// the watcher needs.
+type clientConn struct {
+	*net.TCPConn
+	linger atomic.Bool
+}
+
+// Close closes the connection. One that lingers first tells its peer the end,
+// and reads on for a while: closing a socket with unread bytes in it resets the
+// connection, and the answer would be lost on its way.
+func (c *clientConn) Close() error {
+	if c.linger.Load() && c.CloseWrite() == nil {
+		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
+		_, _ = io.Copy(io.Discard, c.TCPConn)
+	}
+	return c.TCPConn.Close()
+}
+
+// lingerOn lets a client read the answer to a request that was not read whole.
+func lingerOn(c net.Conn) {
+	if client, ok := c.(*clientConn); ok {
+		client.linger.Store(true)
+	}
 }
 
 // tune is best effort: a connection that cannot be tuned still works.

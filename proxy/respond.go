@@ -75,6 +75,9 @@ func (x *exchange) writeHead() {
 	response.Header.SetContentTypeBytes(x.answer.head.ContentType())
 	if x.table.config.Answer.ReplicaHeader {
 		response.Header.Set("x-mete-replica", x.replica)
+		if x.attempts > 1 {
+			response.Header.Set("x-mete-attempts", strconv.Itoa(x.attempts))
+		}
 	}
 	if x.table.config.Answer.ServerTiming {
 		var b [160]byte
@@ -116,7 +119,11 @@ func (x *exchange) commonHeader() {
 		id = hex.AppendEncode(b[:0], x.id[:])
 	}
 	header.SetCanonical(idHeader, id)
-	if x.g.retired.Load() || x.unread() {
+	unread := x.unread()
+	if unread {
+		lingerOn(x.ctx.Conn())
+	}
+	if unread || x.g.retired.Load() {
 		header.SetConnectionClose()
 	}
 }

@@ -47,6 +47,8 @@ type rig struct {
 	log      *logBuffer
 	registry *prometheus.Registry
 	client   *http.Client
+
+	balancing balancer.Options
 }
 
 // rigOption changes what a rig is made of.
@@ -90,6 +92,7 @@ func withScript(script func(req *sim.Request, c net.Conn) error) rigOption {
 func newRig(t *testing.T, options ...rigOption) *rig {
 	t.Helper()
 	r := &rig{T: t, log: &logBuffer{}, registry: prometheus.NewRegistry()}
+	r.balancing.Faults = -1 // the replicas of these tests fail again and again, and are asked again
 	cfg := rigConfig()
 	for _, o := range options {
 		o(cfg, r)
@@ -131,7 +134,7 @@ func (r *rig) start(cfg *config.Config) {
 	}
 	r.limiter = limits.New(limits.Options{Service: cfg.Service, Redis: store, Static: static, Plans: cfg.Plans})
 	r.Cleanup(func() { r.limiter.Close(context.Background()) })
-	pool, err := balancer.NewPool("general", balancer.Static(cfg.Pools["general"].Replicas), balancer.Options{})
+	pool, err := balancer.NewPool("general", balancer.Static(cfg.Pools["general"].Replicas), r.balancing)
 	if err != nil {
 		r.Fatal(err)
 	}

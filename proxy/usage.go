@@ -28,8 +28,9 @@ func (x *exchange) promptTokens() int64 {
 	return x.scan.PromptTokens + estimateTokens(x.scan.PromptBytes)
 }
 
-// bytesPerToken is what English prose has with the tokenizers in use, and it
-// is on the safe side for code, which has fewer.
+// bytesPerToken makes the estimate 11 to 28 % too high for English prose, 4 %
+// too low to 30 % too high for code, and up to 40 % too low for German, Chinese
+// and JSON full of digits. It only has to do until the replica has counted.
 const bytesPerToken = 4
 
 // estimateTokens estimates the tokens of so many bytes of JSON text.
