@@ -20,11 +20,11 @@ func TestNoRequestFailsWhileConsulIsInTrouble(t *testing.T) {
 			r.t.Fatal(err)
 		}
 		r.putAll("1", "2", "3", "4")
-		var l *listener
-		l = r.watch(func(w *Watch) {
+		l := r.watch(func(w *Watch) {
 			w.wait = time.Second
+			publish := w.Publish
 			w.Publish = func(list []balancer.Endpoint) error {
-				_ = l.publish(list)
+				_ = publish(list)
 				return pool.Publish("consul", list)
 			}
 		})
