@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -118,31 +117,4 @@ func listen(what, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s listener: %w", what, err)
 	}
 	return ln, nil
-}
-
-// newLogger opens the log. The returned function closes its file.
-func newLogger(c config.Log) (zerolog.Logger, func(), error) {
-	level, err := zerolog.ParseLevel(c.Level)
-	if err != nil {
-		return zerolog.Logger{}, nil, fmt.Errorf("log.level: %w", err)
-	}
-	out, closeLog := os.Stderr, func() {}
-	if c.File != "" {
-		if out, err = os.OpenFile(c.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640); err != nil {
-			return zerolog.Logger{}, nil, fmt.Errorf("log.file: %w", err)
-		}
-		closeLog = func() { _ = out.Close() }
-	}
-	zerolog.TimeFieldFormat = zerolog.TimeFormatUnixMs
-	zerolog.DurationFieldUnit = time.Millisecond
-	log := zerolog.New(out)
-	if c.Format == "console" || c.Format == "auto" && isTerminal(out) {
-		log = zerolog.New(zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly})
-	}
-	return log.Level(level).With().Timestamp().Logger(), closeLog, nil
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
