@@ -4,8 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"mete/auth"
 )
 
 // accountName is whose windows: all keys of an owner that have the same plan
@@ -111,7 +109,7 @@ func carry(from, to *policy, windows []window) []window {
 // spend adds a request to windows: per window its cost, and in which bucket.
 func spend(windows []window, buckets, cost []int64) {
 	for i := range windows {
-		windows[i].roll(max(buckets[i], windows[i].newest))
+		windows[i].roll(buckets[i])
 		windows[i].change(buckets[i], cost[i])
 	}
 }
@@ -124,63 +122,6 @@ func (a *account) remembered(now int64) error {
 	err := a.refused.err
 	err.RetryAfter = micros(a.refused.until - now)
 	return &err
-}
-
-// share is this gateway's part of every limit while Redis is away.
-type share struct {
-	gateways, place int64
-	seen            int64 // when that was so, by Redis's clock
-}
-
-// of cuts limit into whole parts, of which the first gateways get one more, so
-// that all parts together are limit.
-func (s *share) of(limit int64) int64 {
-	part := limit / s.gateways
-	if s.place < limit%s.gateways {
-		part++
-	}
-	return part
-}
-
-// decide decides a request from this gateway's share, without charging it. A
-// request that the share could never hold is our failure, not the caller's.
-func (a *account) decide(s *share, cost []int64, now int64) error {
-	worst, at := int64(0), -1
-	for i := range a.policy.shapes {
-		shape, w := &a.policy.shapes[i], &a.own[i]
-		w.roll(shape.bucket(now))
-		part := s.of(shape.limit)
-		if cost[i] > part {
-			return auth.ErrStore
-		}
-		if us := w.wait(shape, part, cost[i], now); us > worst {
-			worst, at = us, i
-		}
-	}
-	full, err := a.full(s)
-	if err != nil {
-		return err
-	}
-	if full {
-		worst = max(worst, time.Second.Microseconds())
-	}
-	if worst == 0 {
-		return nil
-	}
-	return a.policy.exceeded(at, worst, now, func(i int) int64 { return a.own[i].sum })
-}
-
-// full reports whether this gateway's share of the slots is taken.
-func (a *account) full(s *share) (bool, error) {
-	limit := a.policy.concurrent
-	if limit == 0 {
-		return false, nil
-	}
-	part := s.of(limit)
-	if part == 0 {
-		return false, auth.ErrStore
-	}
-	return int64(a.grants.count) >= part, nil
 }
 
 // exceeded makes the error for a refusal by shape at; -1 is concurrency.

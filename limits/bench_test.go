@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"mete/auth"
 	"mete/auth/redistest"
 )
 
@@ -143,5 +142,3 @@ func BenchmarkRefusedUnasked(b *testing.B) {
 		}
 	}
 }
-
-var _ = auth.ErrStore

@@ -71,10 +71,10 @@ func (l *Limiter) identify(ctx context.Context, key []byte) (*record, error) {
 			return l.staticRecord(hash, caller), nil
 		}
 	}
-	if l.Peppers == nil {
+	if l.opt.Peppers == nil {
 		return nil, auth.ErrUnknown
 	}
-	for _, digest := range l.Peppers.Digests(key) {
+	for _, digest := range l.opt.Peppers.Digests(key) {
 		if rec, ok := l.callers.get(digest); ok {
 			return rec, nil
 		}
@@ -118,8 +118,8 @@ func (l *Limiter) find(ctx context.Context, key []byte) (digest auth.Digest, id,
 	var marker *redis.StringCmd
 	err = l.ask(ctx, func(ctx context.Context) error {
 		digests, found = digests[:0], found[:0]
-		pipe := l.Redis.Pipeline()
-		for _, d := range l.Peppers.Digests(key) {
+		pipe := l.opt.Redis.Pipeline()
+		for _, d := range l.opt.Peppers.Digests(key) {
 			digests, found = append(digests, d), append(found, pipe.Get(ctx, l.layout.Digest(d)))
 		}
 		marker = pipe.Get(ctx, l.layout.Marker())
@@ -158,7 +158,7 @@ var recordFields = []string{auth.FieldPlan, auth.FieldName, auth.FieldLast4, aut
 func (l *Limiter) read(ctx context.Context, digest auth.Digest, owner, id string) (*record, error) {
 	var fields []any
 	err := l.ask(ctx, func(ctx context.Context) (err error) {
-		fields, err = l.Redis.HMGet(ctx, l.layout.Key(owner, id), recordFields...).Result()
+		fields, err = l.opt.Redis.HMGet(ctx, l.layout.Key(owner, id), recordFields...).Result()
 		return err
 	})
 	if err != nil {
@@ -190,7 +190,7 @@ func (l *Limiter) remember(digest auth.Digest, owner, id string, fields []any) *
 func (l *Limiter) gone(ctx context.Context, digest auth.Digest) error {
 	var found, marker *redis.StringCmd
 	err := l.ask(ctx, func(ctx context.Context) error {
-		pipe := l.Redis.Pipeline()
+		pipe := l.opt.Redis.Pipeline()
 		found, marker = pipe.Get(ctx, l.layout.Digest(digest)), pipe.Get(ctx, l.layout.Marker())
 		return execute(ctx, pipe)
 	})
@@ -208,7 +208,7 @@ func (l *Limiter) gone(ctx context.Context, digest auth.Digest) error {
 func (l *Limiter) storeLost() {
 	now, next := l.clock.now(), l.alarmed.Load()
 	if now >= next && l.alarmed.CompareAndSwap(next, now+time.Minute.Microseconds()) {
-		l.Alarm(StoreLost, nil)
+		l.opt.Alarm(StoreLost, nil)
 	}
 }
 
@@ -217,7 +217,7 @@ func (l *Limiter) storeLost() {
 // so the call does not end with ctx.
 func (l *Limiter) ask(ctx context.Context, call func(context.Context) error) error {
 	_, err := l.line.breaker.Execute(func() (struct{}, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Timeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opt.Timeout)
 		defer cancel()
 		return struct{}{}, call(ctx)
 	})

@@ -41,6 +41,17 @@
 //
 // identify (callers.go) finds the record of a key, admit (reserve.go) runs
 // lua/admit.lua through the line (line.go), in which concurrent requests share
-// round trips. Grant (grant.go) ends by lua/settle.lua. The keeper (keeper.go)
-// has what has its own time: signs of life, leases, usage, and coming back.
+// round trips, or decides from this gateway's share (local.go). A Grant
+// (grant.go) ends by lua/settle.lua. The keeper (keeper.go) has what has its
+// own time: signs of life, leases, usage, and coming back.
+//
+// # What it does not promise
+//
+//   - A debt larger than a whole window is forgiven with that window.
+//   - A command that Redis carried out although its answer came too late is
+//     charged twice, once from the local share: late, and only to the safe side.
+//   - A gateway that is killed takes along the usage of its last
+//     Options.Flush, and settlements of the last milliseconds: what those
+//     requests had reserved stays charged.
+//   - A gateway that starts while Redis is away counts itself as the only one.
 package limits

@@ -108,7 +108,7 @@ func (g *Grant) correct(windows []window, diff []int64) {
 	now := g.limiter.clock.now()
 	for i := range windows {
 		bucket := g.bucket[i]
-		windows[i].roll(max(g.policy.shapes[i].bucket(now), windows[i].newest))
+		windows[i].roll(g.policy.shapes[i].bucket(now))
 		if diff[i] > 0 {
 			bucket = windows[i].newest
 		}

@@ -14,8 +14,8 @@ const linger = 2 * time.Millisecond
 // keep runs everything that has its own time: signs of life, leases, the usage
 // record, and coming back after Redis was away.
 func (l *Limiter) keep(ctx context.Context) {
-	beat, renew := time.NewTicker(l.Beat), time.NewTicker(l.Lease/3)
-	flush, sweep := time.NewTicker(l.Flush), time.NewTicker(time.Minute)
+	beat, renew := time.NewTicker(l.opt.Beat), time.NewTicker(l.opt.Lease/3)
+	flush, sweep := time.NewTicker(l.opt.Flush), time.NewTicker(time.Minute)
 	retry := time.NewTimer(0)
 	for _, t := range []*time.Ticker{beat, renew, flush, sweep} {
 		defer t.Stop()
@@ -29,7 +29,7 @@ func (l *Limiter) keep(ctx context.Context) {
 			_ = l.beat(ctx) // the breaker counts it; the next beat tries again
 		case <-renew.C:
 			if l.up.Load() {
-				_ = l.renew(ctx) // the breaker counts it; there are two more times
+				_ = l.renew(ctx, l.opt.Lease/6) // the breaker counts it; there are two more times
 			}
 		case <-flush.C:
 			l.flushUsage(ctx)
@@ -49,7 +49,7 @@ func (l *Limiter) keep(ctx context.Context) {
 func (l *Limiter) begin(ctx context.Context) {
 	err := l.ask(ctx, func(ctx context.Context) error {
 		for _, s := range []script{l.scripts.admit, l.scripts.settle, l.scripts.keep, l.scripts.usage} {
-			if err := l.Redis.ScriptLoad(ctx, s.source.(string)).Err(); err != nil {
+			if err := l.opt.Redis.ScriptLoad(ctx, s.source.(string)).Err(); err != nil {
 				return err
 			}
 		}
@@ -70,10 +70,10 @@ func (l *Limiter) comeBack(ctx context.Context, retry *time.Timer) {
 		l.line.nudge()
 		return
 	}
-	after := l.Retry / 20
+	after := l.opt.Retry / 20
 	if l.line.breaker.State() == gobreaker.StateOpen {
 		l.note(true)
-		after = l.Retry / 4
+		after = l.opt.Retry / 4
 	}
 	retry.Reset(after)
 }
@@ -84,10 +84,10 @@ func (l *Limiter) note(away bool) {
 		return
 	}
 	if away {
-		l.Alarm(RedisAway, nil)
+		l.opt.Alarm(RedisAway, nil)
 		return
 	}
-	l.Alarm(RedisBack, nil)
+	l.opt.Alarm(RedisBack, nil)
 }
 
 // settle sends settlements that no admission takes along within linger.
@@ -123,7 +123,7 @@ func (l *Limiter) bringIn(ctx context.Context) bool {
 			}
 		}
 	}
-	return l.up.Load() || l.renew(ctx) == nil
+	return l.up.Load() || l.renew(ctx, 0) == nil // they may have lapsed, or be lost
 }
 
 func (l *Limiter) allAccounts() []*account {
@@ -145,7 +145,7 @@ func (a *account) owes() bool {
 // beat says that this gateway is there and learns how many there are.
 func (l *Limiter) beat(ctx context.Context) error {
 	sent := time.Now()
-	answer, err := l.runScript(ctx, l.scripts.beat, 1, l.gatewaysName(), l.id, (3 * l.Beat).Microseconds())
+	answer, err := l.runScript(ctx, l.scripts.beat, 1, l.gatewaysName(), l.id, (3 * l.opt.Beat).Microseconds())
 	if err != nil {
 		return err
 	}
@@ -158,13 +158,13 @@ func (l *Limiter) beat(ctx context.Context) error {
 // believed only after a while: a Redis that came back empty has heard of few.
 func (l *Limiter) learnShare(now share) {
 	before := l.share.Load()
-	if now.gateways < before.gateways && now.seen-before.seen < (3*l.Beat).Microseconds() {
+	if now.gateways < before.gateways && now.seen-before.seen < (3*l.opt.Beat).Microseconds() {
 		return
 	}
 	l.share.Store(&now)
 }
 
-func (l *Limiter) gatewaysName() string { return l.Service + ":gateways" }
+func (l *Limiter) gatewaysName() string { return l.opt.Service + ":gateways" }
 
 // leave is the end: what waits is written, and the other gateways are told.
 func (l *Limiter) leave(ctx context.Context) {
@@ -182,10 +182,10 @@ func (l *Limiter) runScript(ctx context.Context, s script, keys int, rest ...any
 	o := newOp(s, append([]any{keys}, rest...))
 	err := l.ask(ctx, func(ctx context.Context) error {
 		o.reset(false)
-		err := l.Redis.Process(ctx, o.cmd)
+		err := l.opt.Redis.Process(ctx, o.cmd)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
 			o.reset(true)
-			err = l.Redis.Process(ctx, o.cmd)
+			err = l.opt.Redis.Process(ctx, o.cmd)
 		}
 		return err
 	})

@@ -2,18 +2,19 @@ package limits
 
 import (
 	"context"
+	"time"
 )
 
 // maxIDs is how many leases one run of keep.lua takes: Redis does nothing else
 // meanwhile.
 const maxIDs = 500
 
-// renew takes the leases of everything that runs anew, in good time: every
-// Lease/3 those that are older than half of that.
-func (l *Limiter) renew(ctx context.Context) error {
-	before := l.clock.now() - l.Lease.Microseconds()/6
+// renew takes the leases anew of everything that runs and whose lease is older
+// than age. In good time that is every Lease/3 those older than half of that.
+func (l *Limiter) renew(ctx context.Context, age time.Duration) error {
+	before := l.clock.now() - age.Microseconds()
 	for _, acc := range l.allAccounts() {
-		grants := acc.borrow(func(g *Grant) bool { return g.held && g.renewed < before })
+		grants := acc.borrow(func(g *Grant) bool { return g.held && g.renewed <= before })
 		if len(grants) == 0 {
 			continue
 		}
@@ -134,7 +135,7 @@ func (l *Limiter) keepAlive(ctx context.Context, acc *account, policy *policy, o
 	charges := chargesOf(policy, owed)
 	for {
 		n := min(len(grants), maxIDs)
-		args := []any{acc.windows, acc.live, l.clock.deadline(l.Timeout), l.lease, acc.plan().ttl, len(charges) / 4}
+		args := []any{acc.windows, acc.live, l.clock.deadline(l.opt.Timeout), l.lease, acc.plan().ttl, len(charges) / 4}
 		args = append(args, charges...)
 		for _, g := range grants[:n] {
 			args = append(args, &g.id)

@@ -57,7 +57,7 @@ const (
 // Limiter decides what callers may use. It is safe for use from many
 // goroutines.
 type Limiter struct {
-	Options
+	opt     Options
 	format  auth.Format
 	layout  auth.Layout
 	scripts *scripts
@@ -97,8 +97,8 @@ func New(o Options) *Limiter { return newLimiter(o, redisClock) }
 func newLimiter(o Options, clockLua func(string) string) *Limiter {
 	o.fillDefaults()
 	l := &Limiter{
-		Options: o,
-		format:  auth.NewFormat(o.Service), layout: auth.NewLayout(o.Service),
+		opt:    o,
+		format: auth.NewFormat(o.Service), layout: auth.NewLayout(o.Service),
 		scripts: loadScripts(clockLua), clock: newClock(),
 		callers:  newGenerations[auth.Digest, *record](o.Callers),
 		accounts: map[accountName]*account{},
@@ -165,7 +165,7 @@ func (o *Options) fillDefaults() {
 // no request has to.
 func (l *Limiter) newBreaker() *gobreaker.CircuitBreaker[struct{}] {
 	return gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Name: "redis", MaxRequests: 1, Interval: time.Second, BucketPeriod: 100 * time.Millisecond, Timeout: l.Retry,
+		Name: "redis", MaxRequests: 1, Interval: time.Second, BucketPeriod: 100 * time.Millisecond, Timeout: l.opt.Retry,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			return c.ConsecutiveFailures >= 3 || c.TotalFailures >= 5
 		},

@@ -139,6 +139,7 @@ func TestAPolicyThatEvictsIsWarnedOf(t *testing.T) {
 // The primary dies, a sentinel makes the replica the primary: requests go on
 // meanwhile, and the limits go on counting on the new one.
 func TestAFailoverLosesNothing(t *testing.T) {
+	t.Parallel() // it mostly waits
 	primary := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.Start(t)
 	host, port, _ := net.SplitHostPort(primary.Addr())

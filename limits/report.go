@@ -61,13 +61,13 @@ func (l *Limiter) usageOfHour(ctx context.Context, hour int64, f UsageFilter) ([
 	owners := []string{f.Owner}
 	if f.Owner == "" {
 		var err error
-		if owners, err = l.Redis.SMembers(ctx, l.usageIndex(hour)).Result(); err != nil {
+		if owners, err = l.opt.Redis.SMembers(ctx, l.usageIndex(hour)).Result(); err != nil {
 			return nil, err
 		}
 	}
 	var rows []UsageRow
 	for some := range slices.Chunk(owners, 500) {
-		pipe := l.Redis.Pipeline()
+		pipe := l.opt.Redis.Pipeline()
 		hashes := make([]*redis.MapStringStringCmd, len(some))
 		for i, owner := range some {
 			hashes[i] = pipe.HGetAll(ctx, l.usageName(owner, hour))

@@ -53,7 +53,7 @@ func (l *Limiter) Reserve(ctx context.Context, ask Ask) (*Grant, error) {
 		return nil, err
 	}
 	if !rec.caller.Static {
-		l.Saw(rec.caller.Owner, rec.caller.KeyID)
+		l.opt.Saw(rec.caller.Owner, rec.caller.KeyID)
 	}
 	return grant, nil
 }
@@ -149,7 +149,7 @@ func (l *Limiter) runAdmit(o *op, rec *record) (reply, *record, error) {
 		defer func() { o.aside = nil }()
 	}
 	for range 2 {
-		o.deadline = l.clock.deadline(l.Timeout)
+		o.deadline = l.clock.deadline(l.opt.Timeout)
 		l.line.run(o)
 		if o.err != nil {
 			l.nudge()
@@ -196,72 +196,6 @@ func (l *Limiter) admitted(acc *account, g *Grant, r reply, cost []int64) {
 	if acc.policy == g.policy {
 		spend(acc.own, g.bucket, cost)
 	}
-}
-
-// admitLocally decides from this gateway's share. asked says that Redis may
-// have let the request in, and nobody heard of it.
-func (l *Limiter) admitLocally(rec *record, acc *account, g *Grant, asked bool) error {
-	now := l.clock.now()
-	err := l.known(rec, now)
-	if err == nil {
-		err = acc.takeShare(l.share.Load(), g, now, asked)
-	}
-	switch {
-	case err == nil:
-		l.counts.degraded.Add(1)
-		if l.up.Load() {
-			l.nudge()
-		}
-	case asked:
-		o := g.policy.settles.Get().(*op)
-		clear(o.cost)
-		l.sendEnd(o, g)
-	}
-	return err
-}
-
-// known reports whether a record may stand for the store, which cannot be
-// asked: if it is young enough and the key has not expired since.
-func (l *Limiter) known(rec *record, now int64) error {
-	if rec.caller.Static {
-		return nil
-	}
-	if e := rec.caller.Expires; !e.IsZero() && e.UnixMicro() <= now {
-		return auth.ErrExpired
-	}
-	if now-rec.seen.Load() > l.KnownFor.Microseconds() {
-		return auth.ErrStore
-	}
-	return nil
-}
-
-// takeShare charges a request to this gateway's share and to what Redis has to
-// be told of.
-func (a *account) takeShare(s *share, g *Grant, now int64, asked bool) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.policy != g.policy {
-		a.adapt(g.policy)
-	}
-	cost := make([]int64, len(a.policy.shapes))
-	for i := range cost {
-		cost[i] = a.policy.shapes[i].cost(g.reserved)
-	}
-	if err := a.decide(s, cost, now); err != nil {
-		return err
-	}
-	for i := range g.bucket {
-		g.bucket[i] = a.own[i].newest
-	}
-	if a.owed == nil {
-		a.owed = make([]window, len(a.own))
-	}
-	spend(a.own, g.bucket, cost)
-	spend(a.owed, g.bucket, cost)
-	g.Requests, g.Tokens = a.policy.states(func(i int) int64 { return a.own[i].sum + a.policy.shapes[i].limit - s.of(a.policy.shapes[i].limit) }, now)
-	g.Degraded, g.unsure, g.renewed = true, asked, now
-	a.grants.add(g)
-	return nil
 }
 
 // refuse makes the error for a refusal by Redis, and remembers one by a

@@ -59,3 +59,24 @@ func (r *rig) forget() {
 		acc.mu.Unlock()
 	}
 }
+
+// What is not used any more goes away by itself.
+func TestEverythingInRedisExpires(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, plan(requests(10, time.Hour), tokens(100, time.Minute)))
+		key := r.key("ann")
+		g := r.mustTake(key, 10)
+		for name, want := range map[string]time.Duration{
+			"mete:{ann}:windows:p": 2 * time.Hour, "mete:{ann}:live:p": time.Minute, "mete:gateways": 15 * time.Second,
+		} {
+			if got := rdb.PTTL(t.Context(), name).Val(); got < want-10*time.Second || got > want+10*time.Second {
+				t.Errorf("%s expires after %v, want about %v", name, got, want)
+			}
+		}
+		g.Settle(Usage{Prompt: 500})
+		r.settled()
+		if n := rdb.Exists(t.Context(), "mete:{ann}:live:p").Val(); n != 0 {
+			t.Error("an empty set of live requests is kept")
+		}
+	})
+}

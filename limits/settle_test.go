@@ -63,6 +63,10 @@ func TestSettlementCorrectsWhatWasReserved(t *testing.T) {
 				if got := r.Stats().OvershootTokens; got != c.over {
 					t.Errorf("overshoot of %d, want %d", got, c.over)
 				}
+				acc := r.allAccounts()[0]
+				if acc.grants.count != 0 || acc.own[0].sum != 10-c.requests || acc.own[1].sum != min(2000, 1000-c.tokens+max(0, c.over-900)) {
+					t.Errorf("this gateway counts %d live, %d requests, %d tokens", acc.grants.count, acc.own[0].sum, acc.own[1].sum)
+				}
 			})
 		}
 	})
@@ -234,4 +238,16 @@ func dumpKey(t *testing.T, rdb redis.UniversalClient, name string) string {
 		return strings.Join(rdb.SMembers(ctx, name).Val(), " ")
 	}
 	return strings.Join(rdb.ZRange(ctx, name, 0, -1).Val(), " ")
+}
+
+func FuzzParseUsageField(f *testing.F) {
+	f.Add("k_0123456789abcdef mete requests")
+	f.Add("k_0123456789abcdef  refused")
+	f.Add("  ")
+	f.Fuzz(func(t *testing.T, field string) {
+		keyID, model, count, ok := parseUsageField(field)
+		if ok && keyID+" "+model+" "+count != field {
+			t.Errorf("%q was taken apart into %q, %q and %q", field, keyID, model, count)
+		}
+	})
 }

@@ -125,7 +125,7 @@ func (a *addition) add(key usageKey, counts *usageCounts) {
 // recorded that cannot be found.
 func (l *Limiter) write(ctx context.Context, a *addition) error {
 	err := l.ask(ctx, func(ctx context.Context) error {
-		pipe := l.Redis.Pipeline()
+		pipe := l.opt.Redis.Pipeline()
 		for _, hour := range a.hours {
 			pipe.SAdd(ctx, l.usageIndex(hour), a.owner)
 			pipe.Expire(ctx, l.usageIndex(hour), usageKept)
@@ -145,7 +145,7 @@ func (l *Limiter) write(ctx context.Context, a *addition) error {
 }
 
 func (l *Limiter) usageIndex(hour int64) string {
-	return l.Service + ":usage:" + strconv.FormatInt(hour, 10)
+	return l.opt.Service + ":usage:" + strconv.FormatInt(hour, 10)
 }
 
 func (l *Limiter) usageName(owner string, hour int64) string {
