@@ -101,6 +101,8 @@ func (s *Store) run(ctx context.Context, script *redis.Script, owner, id string,
 		return Key{}, ErrRevoked
 	case "expired":
 		return Key{}, ErrExpired
+	case "used":
+		return Key{}, ErrTicketUsed
 	}
 	return Key{}, storeError(fmt.Errorf("key id %s is taken", id))
 }

@@ -38,11 +38,32 @@ type Member struct {
 	Value json.RawMessage
 }
 
-// Pool is a group of replicas that serve the same thing.
+// Pool is a group of replicas that serve the same thing. They come from
+// replicas, dns or consul, or from several of these.
 type Pool struct {
 	// Replicas are the base URLs of the vLLM servers: scheme, host and port,
-	// nothing else. At least one.
+	// nothing else. Default: [].
 	Replicas []string `yaml:"replicas"`
+	// DNS are URLs like http://name:8000: every address of the name is a
+	// replica. Looked up again every few seconds. Default: [].
+	DNS []string `yaml:"dns"`
+	// Consul is a service, or a list of them, whose instances are replicas.
+	// Default: [].
+	Consul []Service `yaml:"consul"`
+	// Adapters makes the LoRA adapters that the replicas announce callable as
+	// models, each with the context window and the like of the pool's model that
+	// it adapts. Default: false.
+	Adapters bool `yaml:"adapters"`
+	// MaxInFlight is how many requests of this gateway may run on one replica at
+	// one time. Count. Default: 0, which means bounds.replica_connections.
+	MaxInFlight int `yaml:"max_in_flight"`
+	// CheckInterval is how often each replica's health is checked and its load
+	// read. A load older than 2s is not believed, so beyond that the gateway
+	// knows its own requests only. 100ms to 30s. Duration. Default: 1s.
+	CheckInterval time.Duration `yaml:"check_interval"`
+	// BreakerFaults is how many faults in a row open a replica's breaker. 1 to
+	// 1000. Count. Default: 5.
+	BreakerFaults int `yaml:"breaker_faults"`
 	// APIKey is what the replicas themselves want as bearer token, if anything.
 	// Default: empty, no Authorization header is sent.
 	APIKey Secret `yaml:"api_key"`

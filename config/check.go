@@ -31,12 +31,15 @@ func (d *document) check(c *Config) {
 	}
 	d.checkListen(c.Listen)
 	d.checkRedis(c.Redis)
+	d.checkConsul(c)
 	d.checkKeystore(c)
 	// Pools first: where they are missing altogether, no model is told so again.
 	d.checkPools(c)
 	d.checkModels(c)
 	d.checkPlans(c)
 	d.checkKeys(c)
+	d.checkConsole(c)
+	d.checkDevice(c)
 	d.checkBounds(c.Bounds)
 	d.checkTimeouts(c)
 	d.oneOf("log.level", c.Log.Level, []string{"trace", "debug", "info", "warn", "error"})

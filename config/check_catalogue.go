@@ -63,15 +63,13 @@ func (d *document) checkPools(c *Config) {
 	for _, name := range c.PoolNames() {
 		path, pool := join("pools", name), c.Pools[name]
 		d.label(path, name, "pool")
-		d.checkReplicas(path+".replicas", pool.Replicas)
+		d.checkSources(path, pool)
+		d.checkBalancing(path, name, c)
 		d.checkEndpoints(path+".endpoints", pool.Endpoints)
 	}
 }
 
 func (d *document) checkReplicas(path string, replicas []string) {
-	if len(replicas) == 0 {
-		d.fail(path, "names no replica: add at least one base URL, like http://10.0.0.5:8000")
-	}
 	seen := map[string]int{}
 	for i, replica := range replicas {
 		at := index(path, i)
@@ -85,21 +83,26 @@ func (d *document) checkReplicas(path string, replicas []string) {
 // checkReplica wants scheme, host and port, and nothing else: the rest of the
 // URL is the gateway's to build.
 func checkReplica(replica string) error {
-	const like = "like http://10.0.0.5:8000"
-	u, err := url.Parse(replica)
+	return checkBase(replica, "http://10.0.0.5:8000", "the replicas' key as api_key_file")
+}
+
+// checkBase wants a URL of scheme, host and port. Like is an example, and secret
+// says where to write what some would put before the host.
+func checkBase(text, like, secret string) error {
+	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Opaque != "":
-		return fmt.Errorf("is not a URL: write scheme, host and port, %s", like)
+		return fmt.Errorf("is not a URL: write scheme, host and port, like %s", like)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("does not start with http:// or https://: write it in front, %s", like)
+		return fmt.Errorf("does not start with http:// or https://: write it in front, like %s", like)
 	case u.User != nil:
-		return errors.New("holds a user or password: remove it, and give the replicas' key as api_key_file")
-	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || strings.Contains(replica, "#"):
+		return fmt.Errorf("holds a user or password: remove it, and give %s", secret)
+	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || strings.Contains(text, "#"):
 		return errors.New("has more than scheme, host and port: remove what stands behind the port")
 	case !validHost(u):
-		return fmt.Errorf("has no valid host: write a name or an address, %s", like)
+		return fmt.Errorf("has no valid host: write a name or an address, like %s", like)
 	case u.Port() == "":
-		return fmt.Errorf("has no port: write it behind the host, %s", like)
+		return fmt.Errorf("has no port: write it behind the host, like %s", like)
 	}
 	if port, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || port == 0 {
 		return errors.New("has no valid port: write a number from 1 to 65535")

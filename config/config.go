@@ -10,8 +10,22 @@ type Config struct {
 	Service string `yaml:"service"`
 	// Listen says where the gateway can be reached.
 	Listen Listen `yaml:"listen"`
+	// AuthURL is where browsers reach the console: https, host, and a path if it
+	// lies below one. People approve device logins at {auth_url}/authorize.
+	// Default: empty, which means http:// and listen.console, on loopback only.
+	AuthURL string `yaml:"auth_url"`
+	// TrustedProxies are the addresses of proxies and load balancers in front of
+	// the gateway, as 10.0.0.5 or 10.0.0.0/8: from them, X-Forwarded-For is
+	// believed. Default: [].
+	TrustedProxies []string `yaml:"trusted_proxies"`
 	// Redis says where keys and limits are kept.
 	Redis Redis `yaml:"redis"`
+	// Consul says how to reach Consul, for pools whose replicas are found there.
+	Consul Consul `yaml:"consul"`
+	// StateDir is a folder, made if need be, where the replicas that were found
+	// last are kept, for a start while Consul or DNS is away. Default: empty,
+	// nothing is kept.
+	StateDir string `yaml:"state_dir"`
 	// Keystore holds what is needed to make keys and to look them up.
 	Keystore Keystore `yaml:"keystore"`
 	// Models is the catalogue, in the order in which /v1/models lists it. At
@@ -23,6 +37,10 @@ type Config struct {
 	Plans map[string]Plan `yaml:"plans"`
 	// Keys are static keys, for bootstrap and for machines.
 	Keys []Key `yaml:"keys"`
+	// Device says how programs get keys by device login.
+	Device Device `yaml:"device"`
+	// Console says who may sign in to the web pages.
+	Console Console `yaml:"console"`
 	// Bounds are the hard limits on what the gateway holds at one time.
 	Bounds Bounds `yaml:"bounds"`
 	// Timeouts bound every wait on the way of a request.

@@ -88,7 +88,7 @@ func TestFullFileIsReadFieldByField(t *testing.T) {
 // be tested above.
 func TestFullFileSetsEveryField(t *testing.T) {
 	c := loadFull(t)
-	for _, section := range []string{"Service", "Listen", "Redis", "Bounds", "Timeouts", "Answer", "Shutdown", "Log"} {
+	for _, section := range []string{"Service", "Listen", "AuthURL", "TrustedProxies", "Device", "Console", "Redis", "Consul", "StateDir", "Bounds", "Timeouts", "Answer", "Shutdown", "Log"} {
 		sameAsDefault(t, section, reflect.ValueOf(*c).FieldByName(section), reflect.ValueOf(*Default()).FieldByName(section))
 	}
 }
@@ -162,7 +162,7 @@ func TestLoadOfAFileThatIsNotThereSaysSo(t *testing.T) {
 }
 
 func TestExampleLoads(t *testing.T) {
-	for _, name := range []string{"METE_REDIS_USER", "METE_REDIS_PASSWORD", "METE_PEPPER", "METE_ADMIN_TOKEN", "METE_VLLM_KEY"} {
+	for _, name := range []string{"METE_REDIS_USER", "METE_REDIS_PASSWORD", "METE_PEPPER", "METE_ADMIN_TOKEN", "METE_VLLM_KEY", "METE_CONSUL_TOKEN", "METE_OIDC_SECRET"} {
 		t.Setenv(name, testPepper)
 	}
 	c, err := Load("../deploy/example.yaml")

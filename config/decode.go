@@ -20,6 +20,9 @@ func (d *document) value(path string, node ast.Node, v reflect.Value) {
 	case *[32]byte:
 		d.scalar(path, node, v)
 		return
+	case *[]Service:
+		*target = d.services(path, node)
+		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:

@@ -13,8 +13,11 @@ func Default() *Config {
 			ConnectTimeout: 100 * time.Millisecond,
 			Timeout:        50 * time.Millisecond,
 		},
-		Pools: map[string]Pool{},
-		Plans: map[string]Plan{},
+		Consul:  defaultConsul(),
+		Pools:   map[string]Pool{},
+		Plans:   map[string]Plan{},
+		Device:  defaultDevice(),
+		Console: defaultConsole(),
 		Bounds: Bounds{
 			Body:               32 * MiB,
 			BodiesInFlight:     1 * GiB,
@@ -31,7 +34,11 @@ func Default() *Config {
 
 // DefaultPool returns what a pool has where the file says nothing.
 func DefaultPool() Pool {
-	return Pool{Endpoints: []string{"chat/completions", "completions", "embeddings"}}
+	return Pool{
+		Endpoints:     []string{"chat/completions", "completions", "embeddings"},
+		CheckInterval: time.Second,
+		BreakerFaults: 5,
+	}
 }
 
 // DefaultPlan returns what a plan has where the file says nothing: unlimited.

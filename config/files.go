@@ -9,6 +9,12 @@ import (
 func (d *document) readFiles(c *Config) {
 	d.secret("redis.url", &c.Redis.URL, c.Redis.URLFile)
 	d.secret("keystore.admin_token", &c.Keystore.AdminToken, c.Keystore.AdminTokenFile)
+	d.secret("console.oidc.client_secret", &c.Console.OIDC.ClientSecret, c.Console.OIDC.ClientSecretFile)
+	d.secret("consul.token", &c.Consul.Token, c.Consul.TokenFile)
+	d.readConsulFiles(&c.Consul)
+	if d.has("state_dir") {
+		c.StateDir = d.resolve(c.StateDir)
+	}
 	for i := range c.Keystore.Peppers {
 		pepper := &c.Keystore.Peppers[i]
 		d.secret(index("keystore.peppers", i)+".secret", &pepper.Secret, pepper.SecretFile)

@@ -17,12 +17,23 @@ func wantFull(t *testing.T) *Config {
 	}
 	return &Config{
 		Service: "acme",
-		Listen:  Listen{API: "127.0.0.1:1", Admin: "[::1]:2"},
+		Listen:  Listen{API: "127.0.0.1:1", Console: "127.0.0.1:3", Admin: "[::1]:2"},
+		AuthURL: "https://login.example.com/console", TrustedProxies: []string{"10.0.0.0/8", "::1"},
 		Redis: Redis{
 			URL:     "rediss+sentinel://s:p@sentinel:26379/3?master_name=m&username=u&password=w&addr=other:26379",
 			URLFile: "../redis-url", CAFile: "../ca.pem", CA: ca,
 			ConnectTimeout: time.Second, Timeout: 75 * time.Millisecond,
 		},
+		Consul: Consul{
+			Address: "https://consul.internal:8501", Token: "fedcba9876543210fedcba9876543210", TokenFile: "../pepper",
+			CAFile: "testdata/ca.pem", CertFile: "testdata/consul-cert.pem", KeyFile: "testdata/consul-key.pem",
+			ServerName: "server.dc1.consul", Datacenter: "dc1", Namespace: "ml", Partition: "gpu",
+			Register: Register{
+				Name: "acme", ID: "acme-1", Address: "10.0.0.2", Port: 80, Tags: []string{"a", "b"},
+				Check: "http://10.0.0.2:9090/readyz", CheckInterval: 10 * time.Second,
+			},
+		},
+		StateDir: "testdata/state",
 		Keystore: Keystore{
 			Peppers: []Pepper{
 				{Version: 1, Secret: testPepper},
@@ -42,8 +53,17 @@ func wantFull(t *testing.T) *Config {
 			"a.b": {
 				Replicas: []string{"http://10.0.0.5:8000", "https://vllm.internal:443", "http://[::1]:8000"},
 				APIKey:   "token", Endpoints: []string{"score", "responses"},
+				DNS: []string{"https://vllm.example.com:443"},
+				Consul: []Service{
+					{Service: "vllm-general"},
+					{Service: "vllm", Tag: "big", Datacenter: "dc2", Namespace: "n", Partition: "p", Stale: true},
+				},
+				Adapters: true, MaxInFlight: 64, CheckInterval: 500 * time.Millisecond, BreakerFaults: 3,
 			},
-			"c": {Replicas: []string{"http://vllm:1"}, Endpoints: DefaultPool().Endpoints},
+			"c": {
+				Replicas: []string{"http://vllm:1"}, Consul: []Service{{Service: "vllm-c"}},
+				Endpoints: DefaultPool().Endpoints, CheckInterval: time.Second, BreakerFaults: 5,
+			},
 		},
 		Plans: map[string]Plan{
 			"free": {
@@ -56,6 +76,21 @@ func wantFull(t *testing.T) *Config {
 		Keys: []Key{
 			{Name: "ci", Owner: "platform@example.com", Plan: "free", SHA256: digest(t, "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")},
 			{Name: "cd", Owner: "cd", Plan: "unlimited", SHA256: digest(t, "ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100")},
+		},
+		Device: Device{
+			CodeLife: 5 * time.Minute, Interval: 2 * time.Second, KeyLife: 30 * day, Plans: []string{"free"},
+			Pending: 7, StartsPerAddress: 8, Polls: 9, PollsPerAddress: 3,
+		},
+		Console: Console{
+			APIURL: "https://api.example.com/v1",
+			OIDC: OIDC{
+				Issuer: "https://id.example.com", ClientID: "console", ClientSecret: "fedcba9876543210fedcba9876543210",
+				ClientSecretFile: "../pepper", Scopes: []string{"groups"}, OwnerClaim: "sub", GroupsClaim: "roles", Label: "Example ID",
+			},
+			Header: Header{User: "X-User", Groups: "X-Groups", From: []string{"10.0.0.5"}},
+			Plans:  []string{"free", "unlimited"}, Admins: []string{"ann@example.com"},
+			Groups:      []Group{{Name: "ml", Plans: []string{"unlimited"}, Admin: true}},
+			SessionIdle: time.Hour, SessionLife: 2 * day, AuditEntries: 500,
 		},
 		Bounds: Bounds{Body: 1 * MiB, BodiesInFlight: 64 * MB, HeaderBytes: 16 * KiB, Connections: 5, ReplicaConnections: 6},
 		Timeouts: Timeouts{

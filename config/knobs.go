@@ -6,6 +6,9 @@ import "time"
 type Listen struct {
 	// API is where callers connect. Default: ":8080".
 	API string `yaml:"api"`
+	// Console is where the web pages are served. Default: empty, the console
+	// and device login are off.
+	Console string `yaml:"console"`
 	// Admin is where metrics, health checks, profiles and the key API are
 	// served. Keep it off the public network. Default: "127.0.0.1:9090".
 	Admin string `yaml:"admin"`

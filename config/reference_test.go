@@ -20,13 +20,15 @@ var defaultSays = regexp.MustCompile(`Default: (\[.*\]|.*?)(\.$|, | which)`)
 func TestCommentsStateTheDefaults(t *testing.T) {
 	comments := documented(t)
 	sections := map[string]reflect.Value{}
-	for _, section := range []any{Config{}, Listen{}, Redis{}, Bounds{}, Timeouts{}, Answer{}, Shutdown{}, Log{}} {
+	for _, section := range []any{Config{}, Listen{}, Redis{}, Consul{}, Device{}, Console{}, Bounds{}, Timeouts{}, Answer{}, Shutdown{}, Log{}} {
 		name := reflect.TypeOf(section).Name()
 		sections[name] = reflect.ValueOf(*Default())
 		if name != "Config" {
 			sections[name] = sections[name].FieldByName(name)
 		}
 	}
+	sections["OIDC"], sections["Header"] = reflect.ValueOf(Default().Console.OIDC), reflect.ValueOf(Default().Console.Header)
+	sections["Register"], sections["Service"] = reflect.ValueOf(Default().Consul.Register), reflect.ValueOf(Service{})
 	sections["Pool"], sections["Plan"] = reflect.ValueOf(DefaultPool()), reflect.ValueOf(DefaultPlan())
 	for path, comment := range comments {
 		section, name, _ := strings.Cut(path, " ")
@@ -41,14 +43,14 @@ func TestCommentsStateTheDefaults(t *testing.T) {
 		delete(comments, path)
 	}
 	for path := range comments {
-		if section, _, _ := strings.Cut(path, " "); section == "Timeouts" || section == "Bounds" {
+		if section, _, _ := strings.Cut(path, " "); section == "Timeouts" || section == "Bounds" || section == "Device" {
 			t.Errorf("%s: the comment states no default", path)
 		}
 	}
 }
 
 func TestCommentsStateTheUnits(t *testing.T) {
-	for _, section := range []any{Redis{}, Model{}, Limit{}, Bounds{}, Timeouts{}, Shutdown{}} {
+	for _, section := range []any{Redis{}, Register{}, Pool{}, Device{}, Console{}, Model{}, Limit{}, Bounds{}, Timeouts{}, Shutdown{}} {
 		kind := reflect.TypeOf(section)
 		for i := range kind.NumField() {
 			field := kind.Field(i)
