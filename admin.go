@@ -31,6 +31,8 @@ func (r *running) adminRoutes() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{Registry: r.registry}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", r.readyz)
+	mux.HandleFunc("GET /debug/pools", r.showPools)
+	mux.HandleFunc("GET /debug/route", r.showRoute)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -51,9 +53,14 @@ func (r *running) adminRoutes() http.Handler {
 
 // readyz tells load balancers whether to send requests here.
 func (r *running) readyz(w http.ResponseWriter, _ *http.Request) {
-	if !r.gateway.Ready() {
+	switch {
+	case !r.gateway.Ready():
 		http.Error(w, "stopping", http.StatusServiceUnavailable)
-		return
+	case !r.open.Load():
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+	case len(r.emptyPools()) == len(r.pools):
+		http.Error(w, "no pool has replicas yet", http.StatusServiceUnavailable)
+	default:
+		fmt.Fprintln(w, "ready")
 	}
-	fmt.Fprintln(w, "ready")
 }

@@ -44,14 +44,21 @@ func check(cmd *cobra.Command, file string) error {
 }
 
 func summary(cfg *config.Config) string {
-	replicas := 0
+	replicas, names, services := 0, 0, 0
 	for _, pool := range cfg.Pools {
 		replicas += len(pool.Replicas)
+		names += len(pool.DNS)
+		services += len(pool.Consul)
 	}
-	return strings.Join([]string{
-		count(len(cfg.Models), "model"), count(len(cfg.Pools), "pool"), count(replicas, "replica"),
-		count(len(cfg.Plans), "plan"), count(len(cfg.Keys), "static key"),
-	}, ", ")
+	parts := []string{count(len(cfg.Models), "model"), count(len(cfg.Pools), "pool"), count(replicas, "replica")}
+	if names > 0 {
+		parts = append(parts, count(names, "DNS name"))
+	}
+	if services > 0 {
+		parts = append(parts, count(services, "Consul service"))
+	}
+	parts = append(parts, count(len(cfg.Plans), "plan"), count(len(cfg.Keys), "static key"))
+	return strings.Join(parts, ", ")
 }
 
 func count(n int, noun string) string {

@@ -12,7 +12,7 @@ func TestCheck(t *testing.T) {
 	tests := []struct{ name, args, out, stderr, err string }{
 		{
 			"a good file is counted", "--config config/testdata/good/full.yaml",
-			"config/testdata/good/full.yaml: ok: 2 models, 2 pools, 4 replicas, 2 plans, 2 static keys\n", "", "",
+			"config/testdata/good/full.yaml: ok: 2 models, 2 pools, 4 replicas, 1 DNS name, 3 Consul services, 2 plans, 2 static keys\n", "", "",
 		},
 		{
 			"one of a thing is not many", "--config config/testdata/good/minimal.yaml",

@@ -44,7 +44,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), checkCommand(), keysCommand(), usageCommand(), simCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), keysCommand(), usageCommand(), topCommand(), simCommand(), versionCommand())
 	return root
 }
 

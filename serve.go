@@ -97,6 +97,7 @@ func (r *running) drain() error {
 	r.log.Info().Dur("lame_duck", r.cfg.Shutdown.LameDuck).Dur("drain", r.cfg.Shutdown.Drain).
 		Int("in_flight", r.gateway.InFlight()).Msg("stopping")
 	r.gateway.Retire()
+	r.leave() // the lame-duck time begins once nobody new is sent here
 	select {
 	case <-time.After(r.cfg.Shutdown.LameDuck):
 	case <-stop.Done():

@@ -18,7 +18,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"mete/auth"
-	"mete/balancer"
 	"mete/config"
 	"mete/limits"
 	"mete/proxy"
@@ -37,6 +36,7 @@ type running struct {
 	admin    net.Listener
 	failed   chan error // of a listener
 	closers  []func()   // run last to first
+	poolWiring
 }
 
 // start makes everything ready, in the order in which one thing needs the
@@ -44,7 +44,8 @@ type running struct {
 func start(ctx context.Context, cfg *config.Config, log zerolog.Logger) (*running, error) {
 	r := &running{cfg: cfg, log: log, registry: newRegistry(), failed: make(chan error, 2)}
 	for _, step := range []func(context.Context) error{
-		r.listen, r.openStore, r.openLimiter, r.makeGateway, r.serveAPI, r.serveAdmin,
+		r.listen, r.openStore, r.openLimiter, r.makePools, r.makeGateway, r.runPools,
+		r.serveAdmin, r.awaitReplicas, r.serveAPI, r.announce,
 	} {
 		if err := step(ctx); err != nil {
 			r.close()
@@ -169,8 +170,10 @@ func peppers(cfg *config.Config) (*auth.Peppers, error) {
 }
 
 func (r *running) serveAPI(context.Context) error {
+	r.open.Store(true)
 	r.goServe("API", func() error { return r.gateway.Serve(r.api) })
 	r.onClose(func() {
+		_ = r.api.Close() // Shutdown would not find it if serving has not begun
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = r.gateway.Shutdown(now) // nothing to do once it has drained
@@ -179,16 +182,7 @@ func (r *running) serveAPI(context.Context) error {
 }
 
 func (r *running) makeGateway(context.Context) error {
-	pools := make(map[string]*balancer.Pool, len(r.cfg.Pools))
-	for name, settings := range r.cfg.Pools {
-		pool, err := balancer.NewPool(name, balancer.Static(settings.Replicas),
-			balancer.Options{MaxInFlight: int64(r.cfg.Bounds.ReplicaConnections)})
-		if err != nil {
-			return fmt.Errorf("pool %q: %w", name, err)
-		}
-		pools[name] = pool
-	}
-	options := proxy.Options{Limiter: r.limiter, Pools: pools, Registry: r.registry, Log: r.log}
+	options := proxy.Options{Limiter: r.limiter, Pools: r.pools, Registry: r.registry, Log: r.log}
 	if r.keys != nil {
 		options.Revoke = func(ctx context.Context, id string) error {
 			_, err := r.keys.Revoke(ctx, id)

@@ -25,7 +25,7 @@ func TestADeadPoolIsNotStormed(t *testing.T) {
 			if attempts > requests*12/10+credit {
 				t.Errorf("breakers %v: %.3f attempts per request, want at most 1.2", breakers, perRequest)
 			}
-			if !breakers && perRequest < 1.19 {
+			if !breakers && perRequest < 1.14 {
 				t.Errorf("%.3f attempts per request: the budget is not used", perRequest)
 			}
 		}

@@ -119,7 +119,7 @@ func (p *Pool) Acquire(ctx context.Context, need Need) (Lease, error) {
 }
 
 // MayRetry reports whether a request whose attempt ended so may be tried on
-// another replica, and takes the retry out of the pool's budget: a fifth of its
+// another replica, and takes the retry out of the pool's budget: 15 % of its
 // requests and a few on credit. A refused connection costs nothing, since it
 // cost no replica anything. Whether a byte has been sent, or the client has
 // left, is for the caller to know.

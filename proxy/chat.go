@@ -119,12 +119,17 @@ func (x *exchange) relay() error {
 		x.writeHead()
 		return x.relayWhole()
 	}
-	if !x.ctx.Request.Header.IsHTTP11() {
+	length := int(x.answer.length)
+	if x.answer.stream {
+		length = -1 // in chunks, whatever the replica did: only those are flushed one by one
+	}
+	if length < 0 && !x.ctx.Request.Header.IsHTTP11() {
 		return refuseOldHTTP
 	}
 	x.writeHead()
+	x.releaseBody()
 	x.relaying = true
-	x.ctx.Response.SetBodyStream((*relayStream)(x), int(x.answer.length))
+	x.ctx.Response.SetBodyStream((*relayStream)(x), length)
 	return nil
 }
 

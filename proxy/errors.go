@@ -138,9 +138,11 @@ func refusalForSentinel(err error) *refusal {
 		return refuseStore
 	case errors.Is(err, balancer.ErrNoReplica):
 		return refuseNoReplica
+	case errors.As(err, new(*dialError)):
+		return refuseReplicaFailed
 	case isTimeout(err):
 		return refuseReplicaTimeout
-	case errors.As(err, new(*upstreamError)), errors.As(err, new(*dialError)):
+	case errors.As(err, new(*upstreamError)):
 		return refuseReplicaFailed
 	}
 	return refuseInternal

@@ -39,6 +39,9 @@ type exchange struct {
 	sse      sseReader
 	tail     *tail // the last bytes of a long answer that is not streamed
 
+	prompt int64 // estimated, tokens
+	stream bool  // what the request asks for
+
 	record
 	unseen   bool // a first look, which is not written down
 	relaying bool // the body stream has taken over the duty to close
@@ -46,9 +49,10 @@ type exchange struct {
 	life context.Context // ends when the client leaves or the gateway cuts
 	end  context.CancelCauseFunc
 
-	mu   sync.Mutex
-	gone error         // why the exchange was cancelled
-	conn *upstreamConn // to be closed when it is
+	mu      sync.Mutex
+	gone    error         // why the exchange was cancelled
+	conn    *upstreamConn // to be closed when it is
+	reading bool          // the request's body
 }
 
 // record is what is known of an exchange once it is over.
@@ -56,6 +60,7 @@ type record struct {
 	status    int
 	refusal   *refusal
 	attempts  int
+	sends     int // attempts, and repetitions on a fresh connection
 	tried     [2]*balancer.Replica
 	failure   error // of the last attempt that failed
 	phase     phase
@@ -86,8 +91,8 @@ func (p phase) String() string { return phaseNames[p] }
 // stages are the times that the gateway itself spent, and the replica's time
 // to the first byte.
 type stages struct {
-	auth, limit, queue, connect time.Duration
-	sent, firstByte             time.Duration // since the exchange began
+	auth, read, limit, queue, connect time.Duration
+	sent, firstByte                   time.Duration // since the exchange began
 }
 
 var exchanges = sync.Pool{New: func() any {
@@ -155,9 +160,31 @@ func (x *exchange) leave(cause error) {
 		if x.conn != nil {
 			_ = x.conn.Close()
 		}
+		if cause == errDraining {
+			x.hurryClient()
+		}
 	}
 	x.mu.Unlock()
 	x.end(cause)
+}
+
+// hurryClient wakes an exchange that waits for its client, when the gateway
+// must not wait any longer. The watcher needs the read deadline once the body is
+// there.
+func (x *exchange) hurryClient() {
+	_ = x.ctx.Conn().SetWriteDeadline(time.Now().Add(time.Second))
+	if x.reading {
+		_ = x.ctx.Conn().SetReadDeadline(longAgo)
+	}
+}
+
+// setReading notes whether the request's body is being read. It returns the
+// reason if the exchange is cancelled already.
+func (x *exchange) setReading(reading bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.reading = reading
+	return x.gone
 }
 
 // attach makes c the connection that is closed when the exchange is cancelled.
@@ -209,6 +236,6 @@ func (s *idSource) next() (id limits.ID) {
 // unique: a duplicate in flight was an error before 2025-12.
 func (x *exchange) appendAttemptID(dst []byte) []byte {
 	id := x.id
-	id[15] = byte(x.attempts)
+	id[15] = byte(x.sends)
 	return hex.AppendEncode(dst, id[:])
 }

@@ -33,7 +33,7 @@ func (x *exchange) giveUp(err error) error {
 // streamed is never repeated for being slow, since its first byte comes after
 // the whole generation.
 func (x *exchange) mayFailOver(outcome balancer.Outcome) bool {
-	if x.cancelled() != nil || outcome == balancer.TimedOut && !x.scan.Stream {
+	if x.cancelled() != nil || outcome == balancer.TimedOut && !x.stream {
 		return false
 	}
 	return x.model.pool.MayRetry(outcome)
@@ -41,7 +41,7 @@ func (x *exchange) mayFailOver(outcome balancer.Outcome) bool {
 
 // need says what this request asks of a replica.
 func (x *exchange) need() balancer.Need {
-	return balancer.Need{Tokens: x.promptTokens(), Avoid: x.tried}
+	return balancer.Need{Tokens: x.prompt, Model: x.model.adapter, Avoid: x.tried}
 }
 
 // outcomeOf tells whose fault a failed attempt was.

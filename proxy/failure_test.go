@@ -245,9 +245,9 @@ func TestLoadThatTheReplicaTellsIsTakenIn(t *testing.T) {
 func TestPanicCostsOneRequest(t *testing.T) {
 	r := newRig(t)
 	whole := r.gateway.table.Load()
-	broken := *whole
+	broken := &table{config: whole.config, metrics: whole.metrics}
 	broken.models = map[string]*model{"mete": {Model: whole.models["mete"].Model, metrics: whole.models["mete"].metrics}}
-	r.gateway.table.Store(&broken)
+	r.gateway.table.Store(broken)
 	wantError(t, r.post("/v1/chat/completions", chatBody), 500, "internal_error", "")
 	r.gateway.table.Store(whole)
 	if response := r.post("/v1/chat/completions", chatBody); response.StatusCode != 200 {

@@ -51,8 +51,7 @@ func newUpstream(r *balancer.Replica, t *config.Timeouts) *upstream {
 		maxIdle: t.ReplicaKeepAlive,
 	}
 	if r.TLS {
-		name, _, _ := net.SplitHostPort(r.ID)
-		u.tls = &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
+		u.tls = &tls.Config{ServerName: r.TLSName(), MinVersion: tls.VersionTLS12}
 	}
 	return u
 }
@@ -68,6 +67,7 @@ func (x *exchange) roundTrip() error {
 		if failed := (*upstreamError)(nil); !errors.As(err, &failed) || !failed.quiet || isTimeout(err) {
 			return err
 		}
+		x.reached = false // it had gone before the request came
 	}
 	began := time.Now()
 	conn, err := u.dial(x.life)
@@ -91,6 +91,8 @@ func (x *exchange) exchangeOn(u *upstream, conn *upstreamConn) error {
 		x.reached = true
 		x.stages.sent = time.Since(x.began)
 		err = x.readHeader(conn)
+	} else if x.answeredEarly(conn, err) {
+		x.reached, err = true, nil
 	}
 	if err != nil {
 		x.dropAnswer()
@@ -99,13 +101,29 @@ func (x *exchange) exchangeOn(u *upstream, conn *upstreamConn) error {
 	return nil
 }
 
+// answeredEarly reports whether the replica has answered without reading all of
+// the request, as servers do that refuse its size. The answer counts then, and
+// not that the request could not be sent to its end.
+func (x *exchange) answeredEarly(conn *upstreamConn, sending error) bool {
+	if isTimeout(sending) || conn.SetReadDeadline(time.Now().Add(earlyAnswer)) != nil || x.readHeader(conn) != nil {
+		return false
+	}
+	x.answer.close = true
+	return true
+}
+
+// earlyAnswer is how long the header of an early answer is waited for: it came
+// before the connection broke.
+const earlyAnswer = 100 * time.Millisecond
+
 // send writes the request: a head that is built here, and the body as it came
 // but for what the model's configuration splices in.
 func (x *exchange) send(u *upstream, conn *upstreamConn) error {
 	limit := x.table.config.Timeouts.Total
-	if x.scan.Stream {
+	if x.stream {
 		limit = x.model.firstByte
 	}
+	x.sends++
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return &upstreamError{doing: "arm time-out", err: err, quiet: true}
 	}
@@ -149,13 +167,15 @@ func appendField(dst []byte, name string, value []byte) []byte {
 // readHeader reads the answer's header and sees how its body is framed.
 func (x *exchange) readHeader(conn *upstreamConn) error {
 	a := &x.answer
-	a.br = acquireReader(conn.Conn, x.scan.Stream)
+	if a.br == nil {
+		a.br = acquireReader(conn.Conn, x.stream)
+	}
 	if _, err := a.br.Peek(1); err != nil {
 		return &upstreamError{doing: "wait for answer", err: err, quiet: true}
 	}
 	for {
 		if err := a.head.Read(a.br); err != nil {
-			return &upstreamError{doing: "read answer's header", err: err}
+			return &upstreamError{doing: "read answer's header", err: plainHeaderError(err)}
 		}
 		if a.status = a.head.StatusCode(); a.status >= 200 {
 			break
@@ -179,6 +199,17 @@ func (x *exchange) readHeader(conn *upstreamConn) error {
 	return nil
 }
 
+// plainHeaderError keeps what the replica has sent out of an error: fasthttp
+// quotes it, and after a mix-up it may be anything.
+func plainHeaderError(err error) error {
+	if isTimeout(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(*net.OpError)) {
+		return err
+	}
+	return errBadHeader
+}
+
+var errBadHeader = errors.New("it is not valid HTTP")
+
 var errNoLength = errors.New("the answer has neither a length nor chunks")
 
 // admitAnswer reads as much of the answer as must be known before the client
@@ -194,11 +225,11 @@ func (x *exchange) admitAnswer() error {
 	} else {
 		err = x.holdWhole()
 	}
-	x.stages.firstByte = time.Since(x.began)
 	if err != nil {
 		x.dropAnswer()
 		return x.orGone(err)
 	}
+	x.stages.firstByte = time.Since(x.began)
 	return nil
 }
 
@@ -207,7 +238,7 @@ func (x *exchange) admitAnswer() error {
 // tells that it is none. Usually one read is enough, and nothing is copied.
 func (x *exchange) holdFirstEvent() error {
 	a := &x.answer
-	x.sse.reset(x.scan.IncludeUsage)
+	x.sse.reset(x.scan.IncludeUsage || x.endpoint.kind == body.Other)
 	for {
 		p, err := a.body.next()
 		if err == io.EOF && len(a.held) > 0 {
@@ -237,12 +268,19 @@ func (x *exchange) holdFirstEvent() error {
 
 var errEmptyStream = errors.New("the stream ended before its first event")
 
+// errAborted says that the replica gave up a request which nobody asked it to,
+// as vLLM does to all that run when it is told to stop.
+var errAborted = errors.New("the replica aborted the request")
+
 // firstFailure makes a failed attempt of a stream that begins with an error.
 func (x *exchange) firstFailure() error {
-	if !x.sse.failedFirst {
-		return nil
+	switch {
+	case x.sse.failedFirst:
+		return newReplicaError(0, x.sse.failure)
+	case x.sse.aborted:
+		return &upstreamError{doing: "wait for first event", err: errAborted}
 	}
-	return newReplicaError(0, x.sse.failure)
+	return nil
 }
 
 // holdWhole reads a short answer whole; a long one is relayed as it comes.
@@ -253,6 +291,9 @@ func (x *exchange) holdWhole() error {
 	}
 	for {
 		p, err := a.body.next()
+		if err == io.EOF && bytes.Contains(a.held, abortMark) {
+			err = errAborted
+		}
 		if err == io.EOF {
 			a.whole, a.first = true, a.held
 			return nil
@@ -297,7 +338,7 @@ func (x *exchange) dropAnswer() {
 	whole := x.detach()
 	clean := whole && a.br != nil && !a.close && a.body.br != nil && a.body.clean()
 	if clean {
-		x.g.upstreamOf(x.lease.Replica()).put(a.conn, time.Now())
+		a.conn.of.put(a.conn, time.Now())
 	} else {
 		_ = a.conn.Close()
 	}

@@ -16,6 +16,7 @@ import (
 	"mete/auth"
 	"mete/balancer"
 	"mete/config"
+	"mete/devicecode"
 	"mete/limits"
 )
 
@@ -27,18 +28,22 @@ type Options struct {
 	Log      zerolog.Logger
 	// Revoke revokes a key of the store by its id. Nil: no key can be revoked.
 	Revoke func(ctx context.Context, id string) error
+	// DeviceCode and DeviceToken answer the routes of device login. Nil: it is
+	// off.
+	DeviceCode, DeviceToken func(context.Context, devicecode.Request) devicecode.Response
 }
 
 // Gateway serves the API listener.
 type Gateway struct {
-	limiter *limits.Limiter
-	revoke  func(ctx context.Context, id string) error
-	format  auth.Format
-	log     zerolog.Logger
-	metrics *metrics
-	server  *fasthttp.Server
-	ids     *idSource
-	bodies  bodyBudget
+	limiter                 *limits.Limiter
+	revoke                  func(ctx context.Context, id string) error
+	deviceCode, deviceToken deviceRoute
+	format                  auth.Format
+	log                     zerolog.Logger
+	metrics                 *metrics
+	server                  *fasthttp.Server
+	ids                     *idSource
+	bodies                  bodyBudget
 
 	table     atomic.Pointer[table]
 	upstreams sync.Map // *balancer.Replica → *upstream
@@ -53,8 +58,9 @@ type Gateway struct {
 // New makes a gateway from a checked configuration. Close releases it.
 func New(cfg *config.Config, o Options) (*Gateway, error) {
 	g := &Gateway{
-		limiter: o.Limiter,
-		revoke:  o.Revoke,
+		limiter:    o.Limiter,
+		revoke:     o.Revoke,
+		deviceCode: o.DeviceCode, deviceToken: o.DeviceToken,
 		format:  auth.NewFormat(cfg.Service),
 		log:     o.Log,
 		metrics: newMetrics(o.Registry),
@@ -127,10 +133,11 @@ func (g *Gateway) Close() {
 
 func (g *Gateway) newServer(cfg *config.Config) *fasthttp.Server {
 	return &fasthttp.Server{
-		Handler:       g.handle,
-		ErrorHandler:  g.refuseUnreadable,
-		ExpectHandler: g.expect,
-		Logger:        serverLog{g.log},
+		Handler:        g.handle,
+		ErrorHandler:   g.refuseUnreadable,
+		ExpectHandler:  g.expect,
+		Logger:         quiet{},
+		HeaderReceived: findExpect,
 
 		ReadBufferSize:     int(cfg.Bounds.HeaderBytes),
 		WriteBufferSize:    4 << 10,
@@ -145,7 +152,6 @@ func (g *Gateway) newServer(cfg *config.Config) *fasthttp.Server {
 		DisableHeaderNamesNormalizing: true,
 		NoDefaultServerHeader:         true,
 		NoDefaultContentType:          true,
-		SecureErrorLogMessage:         true, // the others quote the header, secrets and all
 		CloseOnShutdown:               true,
 	}
 }
@@ -242,9 +248,9 @@ func (g *Gateway) waitIdle(ctx context.Context) error {
 	return nil
 }
 
-// serverLog takes fasthttp's own messages. They are about single connections,
-// which is not worth a line at the usual level.
-type serverLog struct{ zerolog.Logger }
+// quiet drops fasthttp's own messages. They are about single connections, and
+// quote what the client has sent, keys and all.
+type quiet struct{}
 
 // Printf implements fasthttp.Logger.
-func (l serverLog) Printf(format string, args ...any) { l.Debug().Msgf(format, args...) }
+func (quiet) Printf(string, ...any) {}

@@ -20,7 +20,7 @@ func (x *exchange) ownKey() error {
 	}
 	status, err := x.g.limiter.Status(x.life, x.head.key)
 	if err != nil {
-		return err
+		return x.orGone(err)
 	}
 	if x.ctx.IsDelete() {
 		return x.revokeOwnKey(&status.Caller)

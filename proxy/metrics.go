@@ -50,7 +50,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		duration:  histograms("request_duration_seconds", "Time from a request's header to the end of its answer.", latencyBuckets, "model"),
 		firstByte: histograms("time_to_first_byte_seconds", "Time from a request's header to the first byte of the replica's answer body.", latencyBuckets, "model"),
 		overhead: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "mete", Name: "overhead_seconds", Buckets: overheadBuckets,
-			Help: "Time that the gateway itself took before a request went to a replica, without waiting for a place."}),
+			Help: "Time that the gateway itself took before a request went to a replica: without the client's sending, waiting for a place, and connecting."}),
 		tokens:    counters("tokens_total", "Tokens that were charged, by model and kind (prompt, completion).", "model", "kind"),
 		attempts:  counters("attempts_total", "Requests sent to replicas, by pool and outcome.", "pool", "outcome"),
 		left:      counters("client_left_total", "Exchanges whose client left before the end, by how far they had come.", "phase"),

@@ -28,7 +28,7 @@ func (x *exchange) precheck() error {
 	if length >= 0 && length < precheckSize {
 		return nil
 	}
-	return x.g.limiter.Check(x.life, x.head.key)
+	return x.orGone(x.g.limiter.Check(x.life, x.head.key))
 }
 
 func (x *exchange) bodyTooLarge() error {
@@ -37,6 +37,10 @@ func (x *exchange) bodyTooLarge() error {
 
 // readBody reads the body into x.body, within its bounds.
 func (x *exchange) readBody() error {
+	return x.bodyError(x.readAtMost(int(x.table.config.Bounds.Body)))
+}
+
+func (x *exchange) readAtMost(limit int) error {
 	stream := x.ctx.RequestBodyStream()
 	if stream == nil {
 		return nil // the scanner says that there is nothing
@@ -45,10 +49,23 @@ func (x *exchange) readBody() error {
 	if length < 0 || length > firstRead {
 		_ = x.ctx.Conn().SetReadDeadline(time.Now().Add(x.table.config.Timeouts.Body))
 	}
-	err := x.body.fill(stream, length, int(x.table.config.Bounds.Body), &x.g.bodies)
+	began := time.Now()
+	defer func() { x.stages.read = time.Since(began) }()
+	if gone := x.setReading(true); gone != nil {
+		return gone
+	}
+	err := x.body.fill(stream, length, limit, &x.g.bodies)
+	if gone := x.setReading(false); gone != nil {
+		return gone
+	}
+	return err
+}
+
+// bodyError says what a failure to read the body means for the client.
+func (x *exchange) bodyError(err error) error {
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, errDraining):
+		return err
 	case errors.Is(err, errTooLarge):
 		return x.bodyTooLarge()
 	case errors.Is(err, errBudget):
@@ -70,8 +87,8 @@ func (x *exchange) unread() bool {
 
 // findModel resolves the model, and checks what only it can tell.
 func (x *exchange) findModel() error {
-	m, ok := x.table.models[string(x.scan.Model)]
-	if !ok {
+	m := x.table.find(x.scan.Model)
+	if m == nil {
 		return modelNotFound(x.scan.Model)
 	}
 	x.model = m
@@ -81,7 +98,16 @@ func (x *exchange) findModel() error {
 	if x.scan.Stream && !x.ctx.Request.Header.IsHTTP11() {
 		return refuseOldHTTP
 	}
+	x.prompt, x.stream = x.estimatePrompt(), x.scan.Stream
 	return x.scan.FitsWindow(int64(m.ContextWindow))
+}
+
+// releaseBody gives the request's body back once no replica will be sent it
+// again: a stream may go on for minutes, and there is a bound on all bodies.
+func (x *exchange) releaseBody() {
+	x.scan.Reset()
+	x.body.release(&x.g.bodies)
+	x.body.whole = true
 }
 
 func modelNotFound(name []byte) error {
@@ -142,11 +168,9 @@ const (
 // fill reads r to its end: length bytes, or an unknown number if length is
 // negative, and at most limit.
 func (f *buffer) fill(r io.Reader, length, limit int, budget *bodyBudget) error {
-	if length > limit {
-		return errTooLarge
-	}
-	if length < 0 {
-		length = limit
+	announced := length
+	if length < 0 || length > limit {
+		length = limit // what is longer is read so far
 	}
 	if !f.grow(min(length+1, firstRead), budget) {
 		return errBudget
@@ -157,6 +181,8 @@ func (f *buffer) fill(r io.Reader, length, limit int, budget *bodyBudget) error 
 		switch {
 		case len(f.b) > limit:
 			return errTooLarge
+		case err == io.EOF && len(f.b) < announced:
+			return io.ErrUnexpectedEOF // fasthttp ends a body that was cut like any other
 		case err == io.EOF:
 			f.whole = true
 			return nil

@@ -44,7 +44,9 @@ func (x *exchange) observeModel(outcome balancer.Outcome, took time.Duration) {
 	if x.stages.firstByte > 0 {
 		m.firstByte.Observe(x.stages.firstByte.Seconds())
 	}
-	x.g.metrics.overhead.Observe((x.stages.sent - x.stages.queue - x.stages.connect).Seconds())
+	if s := &x.stages; s.sent > 0 && x.attempts == 1 {
+		x.g.metrics.overhead.Observe((s.sent - s.read - s.queue - s.connect).Seconds())
+	}
 	m.prompt.Add(float64(x.used.prompt))
 	m.completion.Add(float64(x.used.completion))
 }
@@ -111,7 +113,7 @@ func (x *exchange) logAttempts(e *zerolog.Event, outcome balancer.Outcome) {
 	if x.failure != nil {
 		e.Str("failure", x.failure.Error())
 	}
-	e.Bool("stream", x.scan.Stream).Dur("limit", x.stages.limit).Dur("queue", x.stages.queue)
+	e.Bool("stream", x.stream).Dur("limit", x.stages.limit).Dur("queue", x.stages.queue)
 	e.Dur("first_byte", x.stages.firstByte).Int64("prompt_tokens", x.used.prompt).Int64("completion_tokens", x.used.completion)
 }
 

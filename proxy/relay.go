@@ -97,7 +97,7 @@ func (x *exchange) writeOn(w io.Writer, p []byte, armed *time.Time) error {
 	x.bytesSent += int64(n)
 	if err != nil {
 		x.leave(errClientLeft)
-		x.cut = errClientLeft
+		x.cut = x.cancelled()
 	}
 	return err
 }
@@ -134,7 +134,11 @@ func (x *exchange) armIdle() {
 // cutOff ends an answer that will not be whole. Where the client stands
 // between two events it is told why.
 func (x *exchange) cutOff(w io.Writer, err error) error {
-	x.cut = x.orGone(err)
+	err = x.orGone(err)
+	if x.sse.done { // the client has all there is, and may have left with it
+		return err
+	}
+	x.cut = err
 	event := replicaCutEvent
 	switch {
 	case x.cut == errClientLeft:

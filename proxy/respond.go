@@ -41,7 +41,7 @@ func (x *exchange) refusalHeader(r *refusal) {
 		header.Set("retry-after", strconv.FormatInt(int64(math.Ceil(r.retryAfter.Seconds())), 10))
 		header.Set("retry-after-ms", strconv.FormatInt(ceilMillis(r.retryAfter), 10))
 	}
-	if r.final || x.attempts >= maxAttempts && r != refuseBusy {
+	if r.final || x.attempts >= maxAttempts && r.fault == faultReplica && r != refuseBusy {
 		header.Set("x-should-retry", "false")
 	}
 }
@@ -145,7 +145,8 @@ func appendStage(b []byte, name string, d time.Duration) []byte {
 
 // expect decides on a request that waits for 100 Continue before it sends its
 // body: what can be refused from the header alone is refused here.
-func (g *Gateway) expect(ctx *fasthttp.RequestCtx) int {
+func (g *Gateway) expect(ctx *fasthttp.RequestCtx) (status int) {
+	status = fasthttp.StatusInternalServerError // should it panic
 	x := g.open(ctx)
 	defer x.closeUnlessRelaying()
 	err := x.expectBody()
@@ -171,7 +172,7 @@ func (x *exchange) expectBody() error {
 	if err := x.checkContent(); err != nil {
 		return err
 	}
-	return x.g.limiter.Check(x.life, x.head.key)
+	return x.orGone(x.g.limiter.Check(x.life, x.head.key))
 }
 
 // refuseUnreadable answers a request that fasthttp could not parse. The error
@@ -182,11 +183,14 @@ func (g *Gateway) refuseUnreadable(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, new(*fasthttp.ErrSmallBuffer)):
 		r = callerRefusal(431, "header_too_large", "", "The request line and header are too large.")
 	case isTimeout(err):
-		r = callerRefusal(408, "request_timeout", "", "The request's header did not arrive in time.")
+		r = callerRefusal(408, "request_timeout", "", "The request did not arrive in time.")
 	}
 	ctx.Response.Reset()
 	ctx.SetStatusCode(r.status)
 	ctx.Response.Header.SetContentType("application/json")
+	id := g.ids.next()
+	ctx.Response.Header.Set("x-request-id", hex.EncodeToString(id[:]))
 	ctx.SetBody(errorBody(r))
 	g.metrics.refused(r)
+	g.log.Info().Hex("id", id[:]).Str("path", "other").Str("fault", string(r.fault)).Str("code", r.code).Int("status", r.status).Send()
 }

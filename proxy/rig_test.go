@@ -48,7 +48,8 @@ type rig struct {
 	registry *prometheus.Registry
 	client   *http.Client
 
-	balancing balancer.Options
+	balancing   balancer.Options
+	deviceToken deviceRoute
 }
 
 // rigOption changes what a rig is made of.
@@ -140,7 +141,7 @@ func (r *rig) start(cfg *config.Config) {
 	}
 	r.gateway, err = New(cfg, Options{
 		Limiter: r.limiter, Pools: map[string]*balancer.Pool{"general": pool},
-		Registry: r.registry, Log: zerolog.New(r.log),
+		Registry: r.registry, Log: zerolog.New(r.log), DeviceToken: r.deviceToken,
 	})
 	if err != nil {
 		r.Fatal(err)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -37,8 +38,10 @@ var endpoints = map[string]*endpoint{
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	x := g.open(ctx)
 	defer x.closeUnlessRelaying()
-	if x.refusal != nil { // the header alone is reason enough
-		x.refuse(x.refusal)
+	if r := x.refusal; r != nil { // the header alone is reason enough
+		x.refuse(r)
+		lingerOn(ctx.Conn())
+		ctx.Response.SetConnectionClose() // who knows where the next request begins
 		return
 	}
 	if err := g.route(x); err != nil {
@@ -56,9 +59,13 @@ func (g *Gateway) route(x *exchange) error {
 	}
 	switch {
 	case string(path) == "/v1/models":
-		return x.get(func() error { return x.answerJSON(x.table.catalogue) })
+		return x.get(func() error { return x.answerJSON(x.table.list()) })
 	case strings.HasPrefix(string(path), "/v1/models/"):
 		return x.get(func() error { return x.modelEntry(string(path[len("/v1/models/"):])) })
+	case string(path) == "/v1/auth/device/code":
+		return x.device(x.g.deviceCode)
+	case string(path) == "/v1/auth/device/token":
+		return x.device(x.g.deviceToken)
 	case string(path) == "/v1/auth/key":
 		return x.ownKey()
 	case string(path) == "/health":
@@ -81,8 +88,11 @@ func (x *exchange) methodNotAllowed(allow string) error {
 }
 
 func (x *exchange) modelEntry(id string) error {
-	entry, ok := x.table.entries[id]
-	if !ok {
+	if plain, err := url.PathUnescape(id); err == nil {
+		id = plain
+	}
+	entry := x.table.entry(id)
+	if entry == nil {
 		return modelNotFound([]byte(id))
 	}
 	return x.answerJSON(entry)

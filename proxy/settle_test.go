@@ -138,11 +138,11 @@ func TestPlanThatForbidsAFieldRefundsTheRequest(t *testing.T) {
 func TestPanicSettlesToo(t *testing.T) {
 	r := newRig(t, withConfig(limited))
 	whole := r.gateway.table.Load()
-	broken := *whole
+	broken := &table{config: whole.config, metrics: whole.metrics}
 	unpooled := *whole.models["mete"]
 	unpooled.pool = &pool{endpoints: unpooled.pool.endpoints}
 	broken.models = map[string]*model{"mete": &unpooled}
-	r.gateway.table.Store(&broken)
+	r.gateway.table.Store(broken)
 	wantError(t, r.post("/v1/chat/completions", chatBody), 500, "internal_error", "")
 	r.gateway.table.Store(whole)
 	if requests, tokens, running := r.charged(); requests+tokens+running != 0 {

@@ -170,19 +170,31 @@ func (s *sseReader) chunk(data []byte) {
 	if bytes.Contains(data, abortMark) {
 		s.aborted = true
 	}
-	if s.wantUsage && bytes.Contains(data, usageMark) {
-		s.usage.read(gjson.GetBytes(data, "usage"))
+	if s.wantUsage {
+		s.usage.find(data)
 	}
 }
 
-// read takes the counts of vLLM's usage object.
-func (u *usage) read(v gjson.Result) {
-	if !v.IsObject() {
-		return
+// find reads the last usage object in b, wherever it is nested: the responses
+// and messages endpoints have theirs inside, and tell of it in two events.
+func (u *usage) find(b []byte) {
+	if i := bytes.LastIndex(b, usageMark); i >= 0 {
+		u.read(gjson.ParseBytes(b[i+len(usageMark)-1:]))
 	}
-	u.prompt = v.Get("prompt_tokens").Int()
-	u.completion = v.Get("completion_tokens").Int()
-	u.known = true
+}
+
+// read takes the counts of a usage object, in either of the two spellings.
+func (u *usage) read(v gjson.Result) {
+	u.take(&u.prompt, v.Get("prompt_tokens"), v.Get("input_tokens"))
+	u.take(&u.completion, v.Get("completion_tokens"), v.Get("output_tokens"))
+}
+
+func (u *usage) take(count *int64, spellings ...gjson.Result) {
+	for _, v := range spellings {
+		if v.Type == gjson.Number {
+			*count, u.known = v.Int(), true
+		}
+	}
 }
 
 // textMembers name the strings in which a chunk carries what a model has

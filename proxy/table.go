@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"mete/balancer"
@@ -15,9 +16,14 @@ import (
 // whole, swapped in at once, and never changed.
 type table struct {
 	config    *config.Config
+	metrics   *metrics
+	proxies   config.Proxies // believed when they say for whom they speak
 	models    map[string]*model
-	catalogue []byte            // the answer to GET /v1/models
-	entries   map[string][]byte // the answers to GET /v1/models/{id}
+	listed    []catalogueEntry
+	catalogue []byte // listed, as GET /v1/models answers
+
+	adapterPools []*pool  // those whose LoRA adapters are callable
+	adapters     sync.Map // name → *model
 }
 
 // model is one name that callers use.
@@ -25,6 +31,7 @@ type model struct {
 	*config.Model
 	pool      *pool
 	upstream  []byte        // the model's name for the replicas as a JSON string, nil to leave it
+	adapter   string        // the name of a LoRA adapter, which not every replica may have
 	members   []body.Member // spliced into each request
 	firstByte time.Duration // limit for a stream's first byte
 	metrics   *modelMetrics
@@ -41,7 +48,7 @@ type pool struct {
 func (p *pool) serves(endpoint string) bool { return slices.Contains(p.endpoints, endpoint) }
 
 func newTable(cfg *config.Config, pools map[string]*balancer.Pool, m *metrics) (*table, error) {
-	t := &table{config: cfg, models: make(map[string]*model, len(cfg.Models))}
+	t := &table{config: cfg, metrics: m, proxies: config.NewProxies(cfg.TrustedProxies), models: make(map[string]*model, len(cfg.Models))}
 	byName := make(map[string]*pool, len(pools))
 	for name, settings := range cfg.Pools {
 		p, ok := pools[name]
@@ -49,6 +56,9 @@ func newTable(cfg *config.Config, pools map[string]*balancer.Pool, m *metrics) (
 			return nil, fmt.Errorf("pool %q has no replicas to choose from", name)
 		}
 		byName[name] = newPool(p, settings, m)
+		if settings.Adapters {
+			t.adapterPools = append(t.adapterPools, byName[name])
+		}
 	}
 	for i := range cfg.Models {
 		entry := &cfg.Models[i]
@@ -57,8 +67,9 @@ func newTable(cfg *config.Config, pools map[string]*balancer.Pool, m *metrics) (
 			return nil, fmt.Errorf("model %q: %w", entry.ID, err)
 		}
 		t.models[entry.ID] = made
+		t.listed = append(t.listed, newEntry(entry, cfg.Service))
 	}
-	t.catalogue, t.entries = newCatalogue(cfg)
+	t.catalogue = catalogueOf(t.listed)
 	return t, nil
 }
 
@@ -100,19 +111,17 @@ type catalogueEntry struct {
 	MaxModelLen int    `json:"max_model_len"`
 }
 
-func newCatalogue(cfg *config.Config) (list []byte, entries map[string][]byte) {
-	all := make([]catalogueEntry, len(cfg.Models))
-	entries = make(map[string][]byte, len(cfg.Models))
-	for i, m := range cfg.Models {
-		all[i] = catalogueEntry{
-			ID: m.ID, Object: "model", Created: m.Created.Unix(), OwnedBy: cfg.Service,
-			Root: m.Root, MaxModelLen: m.ContextWindow,
-		}
-		entries[m.ID], _ = json.Marshal(all[i]) // plain strings and numbers always marshal
+func newEntry(m *config.Model, service string) catalogueEntry {
+	return catalogueEntry{
+		ID: m.ID, Object: "model", Created: m.Created.Unix(), OwnedBy: service,
+		Root: m.Root, MaxModelLen: m.ContextWindow,
 	}
-	list, _ = json.Marshal(struct {
+}
+
+func catalogueOf(all []catalogueEntry) []byte {
+	list, _ := json.Marshal(struct { // plain strings and numbers always marshal
 		Object string           `json:"object"`
 		Data   []catalogueEntry `json:"data"`
 	}{"list", all})
-	return list, entries
+	return list
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -29,13 +30,37 @@ type upstream struct {
 // upstreamConn is one connection to a replica, used by one exchange at a time.
 type upstreamConn struct {
 	net.Conn
-	reused bool
-	since  time.Time // idle since
+	of    *upstream
+	raw   syscall.RawConn // the socket; nil if it cannot be had
+	since time.Time       // idle since
 }
 
-// take returns the idle connection that was used last, nil if there is none
-// which the replica can be trusted to hold open still.
+// silent reports whether nothing waits to be read, not even an end.
+func (c *upstreamConn) silent() bool {
+	if c.raw == nil {
+		return true
+	}
+	silent := false
+	err := c.raw.Control(func(fd uintptr) { silent = !readable(fd) })
+	return err == nil && silent
+}
+
+// take returns the idle connection that was used last, nil if there is none.
+// One on which the replica has sent anything, or an end, is not used again:
+// bytes that nobody asked for would be read as the next request's answer.
 func (u *upstream) take(now time.Time) *upstreamConn {
+	for {
+		c := u.pop(now)
+		if c == nil || c.silent() {
+			return c
+		}
+		_ = c.Close()
+	}
+}
+
+// pop takes the last used of the connections that the replica can be trusted
+// to hold open still.
+func (u *upstream) pop(now time.Time) *upstreamConn {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n := len(u.idle) - 1
@@ -45,11 +70,10 @@ func (u *upstream) take(now time.Time) *upstreamConn {
 	c := u.idle[n]
 	u.idle[n] = nil
 	u.idle = u.idle[:n]
-	c.reused = true
 	return c
 }
 
-// dial opens a fresh connection. A refused or timed-out connection is errDial.
+// dial opens a fresh connection. Its errors are dialErrors, or ctx's.
 func (u *upstream) dial(ctx context.Context) (*upstreamConn, error) {
 	c, err := u.dialer.DialContext(ctx, "tcp", u.address)
 	if err == nil && u.tls != nil {
@@ -58,7 +82,7 @@ func (u *upstream) dial(ctx context.Context) (*upstreamConn, error) {
 	if err != nil {
 		return nil, &dialError{err}
 	}
-	return &upstreamConn{Conn: c}, nil
+	return &upstreamConn{Conn: c, of: u, raw: rawConn(c)}, nil
 }
 
 func (u *upstream) handshake(ctx context.Context, c net.Conn) (net.Conn, error) {

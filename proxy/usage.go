@@ -1,14 +1,12 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"slices"
 
-	"github.com/tidwall/gjson"
-
 	"mete/balancer"
 	"mete/limits"
+	"mete/proxy/body"
 )
 
 // ask says what this exchange wants of the limiter.
@@ -17,14 +15,18 @@ func (x *exchange) ask() limits.Ask {
 		ID:           x.id,
 		Key:          x.head.key,
 		Model:        x.model.ID,
-		PromptTokens: x.promptTokens(),
+		PromptTokens: x.prompt,
 		MaxTokens:    x.scan.MaxTokens,
 		Answers:      x.scan.Prompts * max(x.scan.N, x.scan.BestOf),
 	}
 }
 
-// promptTokens estimates the prompt's length in tokens.
-func (x *exchange) promptTokens() int64 {
+// estimatePrompt estimates the prompt's length in tokens. Of an endpoint whose
+// body is not understood, all of it counts.
+func (x *exchange) estimatePrompt() int64 {
+	if x.endpoint.kind == body.Other {
+		return estimateTokens(int64(len(x.body.b)))
+	}
 	return x.scan.PromptTokens + estimateTokens(x.scan.PromptBytes)
 }
 
@@ -59,7 +61,7 @@ func fieldNotAllowed(name string) error {
 func (x *exchange) usage() (u usage) {
 	switch {
 	case x.refusal == refuseClientLeft:
-		return usage{prompt: x.promptTokens()}
+		return usage{prompt: x.prompt}
 	case x.status != 200:
 		return u
 	}
@@ -67,12 +69,12 @@ func (x *exchange) usage() (u usage) {
 	case x.answer.stream:
 		u = x.sse.usage
 	case x.answer.whole:
-		u.read(gjson.GetBytes(x.answer.first, "usage"))
+		u.find(x.answer.first)
 	case x.tail != nil:
-		u = x.tail.usage()
+		u.find(x.tail.b[:x.tail.n])
 	}
 	if !u.known {
-		u.prompt, u.completion = x.promptTokens(), x.relayedTokens()
+		u.prompt, u.completion = x.prompt, x.relayedTokens()
 	}
 	return u
 }
@@ -120,13 +122,4 @@ func (t *tail) keep(p []byte) {
 		t.n = copy(t.b[:], t.b[over:t.n])
 	}
 	t.n += copy(t.b[t.n:], p)
-}
-
-// usage finds the usage object at the end of the answer.
-func (t *tail) usage() (u usage) {
-	b := t.b[:t.n]
-	if i := bytes.LastIndex(b, usageMark); i >= 0 {
-		u.read(gjson.ParseBytes(b[i+len(usageMark)-1:]))
-	}
-	return u
 }

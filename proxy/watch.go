@@ -84,8 +84,15 @@ func rawConn(c net.Conn) syscall.RawConn {
 	return raw
 }
 
-func hungUp(fd uintptr) bool {
-	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+// hungUp reports whether the peer of a socket has gone away.
+func hungUp(fd uintptr) bool { return polled(fd, unix.POLLRDHUP) }
+
+// readable reports whether there is anything to read, an end or an error
+// included.
+func readable(fd uintptr) bool { return polled(fd, unix.POLLRDHUP|unix.POLLIN) }
+
+func polled(fd uintptr, events int16) bool {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
 	n, err := unix.Poll(fds[:], 0)
-	return err == nil && n > 0 && fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+	return err == nil && n > 0 && fds[0].Revents&(events|unix.POLLHUP|unix.POLLERR) != 0
 }

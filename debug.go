@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mete/balancer"
+	"mete/config"
+)
+
+// poolsView is the answer to GET /debug/pools.
+type poolsView struct {
+	Service string          `json:"service"`
+	Version string          `json:"version"`
+	Pools   []balancer.View `json:"pools"` // sorted by name
+	Sources []sourceView    `json:"sources"`
+}
+
+// showPools answers GET /debug/pools: every replica's state, and why.
+func (r *running) showPools(w http.ResponseWriter, _ *http.Request) {
+	v := poolsView{Service: r.cfg.Service, Version: buildVersion(), Pools: []balancer.View{}, Sources: []sourceView{}}
+	for _, name := range r.cfg.PoolNames() {
+		v.Pools = append(v.Pools, r.pools[name].Snapshot())
+	}
+	for _, s := range r.sources {
+		v.Sources = append(v.Sources, s.status())
+	}
+	writeJSON(w, v)
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = printJSON(w, value)
+}
+
+// routeView is the answer to GET /debug/route.
+type routeView struct {
+	Model    string `json:"model"`
+	Upstream string `json:"upstream_model"` // its name for the replicas
+	Base     string `json:"base,omitempty"` // of a LoRA adapter: the model whose settings it has
+	Tokens   int64  `json:"tokens"`         // of the prompt, as asked
+	balancer.Explanation
+}
+
+// showRoute answers GET /debug/route?model=...&tokens=...: what would be chosen
+// and why, without sending or leasing anything.
+func (r *running) showRoute(w http.ResponseWriter, request *http.Request) {
+	query, err := url.ParseQuery(request.URL.RawQuery)
+	model := query.Get("model")
+	tokens, badTokens := strconv.ParseInt(cmp.Or(query.Get("tokens"), "0"), 10, 64)
+	switch {
+	case err != nil || model == "":
+		adminError(w, http.StatusBadRequest, "missing_model", "name the model: /debug/route?model=NAME&tokens=COUNT")
+		return
+	case badTokens != nil || tokens < 0:
+		adminError(w, http.StatusBadRequest, "invalid_value", "tokens must be a whole number, the length of the prompt")
+		return
+	}
+	var pool string
+	v := routeView{Model: model, Tokens: tokens}
+	need := balancer.Need{Tokens: tokens}
+	if m := r.cfg.Model(model); m != nil {
+		v.Upstream, pool = m.Upstream(), m.Pool
+	} else if base := r.baseOf(model); base != nil {
+		v.Upstream, v.Base, pool = model, base.ID, base.Pool
+		need.Model = model
+	} else {
+		adminError(w, http.StatusNotFound, "model_not_found", fmt.Sprintf("there is no model %q; there are %s", model, strings.Join(r.modelNames(), ", ")))
+		return
+	}
+	v.Explanation = r.pools[pool].Explain(need)
+	writeJSON(w, v)
+}
+
+// baseOf returns the model that a LoRA adapter adapts, or nil.
+func (r *running) baseOf(adapter string) *config.Model {
+	for _, name := range r.cfg.PoolNames() {
+		for _, replica := range r.pools[name].Replicas() {
+			for _, m := range replica.Models() {
+				if m.ID == adapter && m.Parent != "" && r.cfg.Pools[name].Adapters {
+					return r.cfg.BaseOf(name, m.Parent)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// modelNames are all that callers can name, adapters last.
+func (r *running) modelNames() []string {
+	var names []string
+	for _, m := range r.cfg.Models {
+		names = append(names, m.ID)
+	}
+	for _, pool := range r.cfg.PoolNames() {
+		if !r.cfg.Pools[pool].Adapters {
+			continue
+		}
+		for _, adapter := range r.pools[pool].Adapters() {
+			if !slices.Contains(names, adapter) {
+				names = append(names, adapter)
+			}
+		}
+	}
+	return names
+}
