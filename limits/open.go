@@ -33,7 +33,7 @@ func Open(c config.Redis) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, errURL
 		}
-		bound(c, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		bound(c, &o.Protocol, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 		trust(o.TLSConfig, roots)
 		return redis.NewClusterClient(o), nil
 	case config.RedisSentinel:
@@ -41,7 +41,7 @@ func Open(c config.Redis) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, errURL
 		}
-		bound(c, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		bound(c, &o.Protocol, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 		trust(o.TLSConfig, roots)
 		return redis.NewFailoverClient(o), nil
 	}
@@ -49,7 +49,7 @@ func Open(c config.Redis) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, errURL
 	}
-	bound(c, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+	bound(c, &o.Protocol, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 	trust(o.TLSConfig, roots)
 	return redis.NewClient(o), nil
 }
@@ -60,8 +60,9 @@ var errURL = errors.New("redis url is not one that the client can use")
 // bound sets what keeps a Redis that is frozen or gone from holding up a call.
 // Left to its defaults the client waits for seconds, dials five times, repeats
 // commands, and looks at no context's deadline.
-func bound(c config.Redis, byContext *bool, retries, dials *int, dial, read, write, pool *time.Duration) {
+func bound(c config.Redis, protocol *int, byContext *bool, retries, dials *int, dial, read, write, pool *time.Duration) {
 	*byContext, *retries, *dials = true, -1, 1
+	*protocol = 2 // the client looks for push messages before each reply of version 3, and we want none
 	*dial, *read, *write, *pool = c.ConnectTimeout, c.Timeout, c.Timeout, c.Timeout
 }
 

@@ -140,7 +140,7 @@ func (g *Gateway) newServer(cfg *config.Config) *fasthttp.Server {
 		HeaderReceived: findExpect,
 
 		ReadBufferSize:     int(cfg.Bounds.HeaderBytes),
-		WriteBufferSize:    4 << 10,
+		WriteBufferSize:    1 << 10, // a header and a first event; the other parts of a stream pass it by
 		MaxRequestBodySize: int(cfg.Bounds.Body),
 		Concurrency:        cfg.Bounds.Connections,
 		ReadTimeout:        cfg.Timeouts.Header,

@@ -3,6 +3,8 @@ package proxy
 import (
 	"errors"
 	"io"
+	"strconv"
+	"sync"
 	"time"
 )
 
@@ -70,45 +72,76 @@ func (x *exchange) relayTo(w io.Writer) error {
 		x.tail = new(tail)
 		x.tail.keep(p)
 	}
-	armed := time.Now() // the server has just set the client's write deadline
+	now := time.Now()
+	client := clientWriter{x: x, w: w, armed: now} // the server has just set the write deadline
 	for {
-		if len(p) > 0 {
-			if err := x.writeOn(w, p, &armed); err != nil {
-				return err
-			}
+		if err := client.write(p, now); err != nil {
+			return err
 		}
 		var err error
-		if p, err = x.nextPart(); err == io.EOF {
+		if p, err = x.nextPart(now); err == io.EOF {
 			return nil
 		} else if err != nil {
-			return x.cutOff(w, err)
+			return x.cutOff(&client, err)
 		}
+		now = time.Now()
 	}
 }
 
-// writeOn writes p to the client, which must take it within the write time-out.
-func (x *exchange) writeOn(w io.Writer, p []byte, armed *time.Time) error {
-	limit := x.table.config.Timeouts.Write
-	if now := time.Now(); now.Sub(*armed) > limit/8 {
-		*armed = now
+// clientWriter writes the parts of an answer to the client. The first part goes
+// out with the header, through fasthttp. The others of a stream are framed here
+// and go straight to the connection, each in one write; the server's own buffer
+// is empty then, and it still writes the last chunk.
+type clientWriter struct {
+	x      *exchange
+	w      io.Writer // fasthttp's
+	direct bool
+	armed  time.Time // when the write deadline was last moved
+}
+
+// write sends p, which the client must take within the write time-out. Like the
+// idle time-out, its deadline is moved only now and then.
+func (c *clientWriter) write(p []byte, now time.Time) error {
+	if len(p) == 0 {
+		return nil
+	}
+	x := c.x
+	if limit := x.table.config.Timeouts.Write; now.Sub(c.armed) > limit/8 {
+		c.armed = now
 		_ = x.ctx.Conn().SetWriteDeadline(now.Add(limit))
 	}
-	n, err := w.Write(p)
-	x.bytesSent += int64(n)
-	if err != nil {
+	if err := c.send(p); err != nil {
 		x.leave(errClientLeft)
 		x.cut = x.cancelled()
+		return err
 	}
+	x.bytesSent += int64(len(p))
+	return nil
+}
+
+func (c *clientWriter) send(p []byte) error {
+	if !c.direct {
+		c.direct = c.x.answer.stream
+		_, err := c.w.Write(p)
+		return err
+	}
+	box := frames.Get().(*[]byte)
+	b := strconv.AppendInt((*box)[:0], int64(len(p)), 16)
+	b = append(append(append(b, "\r\n"...), p...), "\r\n"...)
+	_, err := c.x.ctx.Conn().Write(b)
+	*box = b
+	frames.Put(box)
 	return err
 }
 
+// frames are buffers for framed parts, which streamBuffer bounds.
+var frames = sync.Pool{New: func() any { return new(make([]byte, 0, 512)) }}
+
 // nextPart waits for the next part of the answer, at most the idle time-out.
-// The deadline is moved only now and then: it is a timer of the runtime's, and
-// an event every few milliseconds need not pay for one each.
-func (x *exchange) nextPart() ([]byte, error) {
+func (x *exchange) nextPart(now time.Time) ([]byte, error) {
 	a := &x.answer
 	if a.stream && a.br.Buffered() == 0 {
-		x.armIdle()
+		x.armIdle(now)
 	}
 	p, err := a.body.next()
 	if err != nil {
@@ -122,9 +155,10 @@ func (x *exchange) nextPart() ([]byte, error) {
 	return p, nil
 }
 
-func (x *exchange) armIdle() {
+// armIdle moves the deadline only now and then: it is a timer of the runtime's,
+// and an event every few milliseconds need not pay for one each.
+func (x *exchange) armIdle(now time.Time) {
 	limit := x.table.config.Timeouts.Idle
-	now := time.Now()
 	if now.Sub(x.answer.armed) > limit/8 {
 		x.answer.armed = now
 		_ = x.answer.conn.SetReadDeadline(now.Add(limit))
@@ -133,7 +167,7 @@ func (x *exchange) armIdle() {
 
 // cutOff ends an answer that will not be whole. Where the client stands
 // between two events it is told why.
-func (x *exchange) cutOff(w io.Writer, err error) error {
+func (x *exchange) cutOff(client *clientWriter, err error) error {
 	err = x.orGone(err)
 	if x.sse.done { // the client has all there is, and may have left with it
 		return err
@@ -150,7 +184,7 @@ func (x *exchange) cutOff(w io.Writer, err error) error {
 	}
 	if x.answer.stream && x.sse.boundary {
 		_ = x.ctx.Conn().SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = w.Write(event)
+		_ = client.send(event)
 	}
 	return x.cut
 }

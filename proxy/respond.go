@@ -94,19 +94,27 @@ var (
 
 // limitHeader tells what is left of the tightest limits, in OpenAI's words.
 func (x *exchange) limitHeader(requests, tokens limits.State) {
-	x.limitFields(requests, "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
-	x.limitFields(tokens, "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens")
+	x.limitFields(&requests, &requestFields)
+	x.limitFields(&tokens, &tokenFields)
 }
 
-func (x *exchange) limitFields(s limits.State, limit, remaining, reset string) {
+// limitNames are the names of the three fields of one kind of limit.
+type limitNames struct{ limit, remaining, reset []byte }
+
+var (
+	requestFields = limitNames{[]byte("x-ratelimit-limit-requests"), []byte("x-ratelimit-remaining-requests"), []byte("x-ratelimit-reset-requests")}
+	tokenFields   = limitNames{[]byte("x-ratelimit-limit-tokens"), []byte("x-ratelimit-remaining-tokens"), []byte("x-ratelimit-reset-tokens")}
+)
+
+func (x *exchange) limitFields(s *limits.State, names *limitNames) {
 	if s.Limit == 0 {
 		return
 	}
 	header := &x.ctx.Response.Header
 	var b [24]byte
-	header.SetBytesV(limit, strconv.AppendInt(b[:0], s.Limit, 10))
-	header.SetBytesV(remaining, strconv.AppendInt(b[:0], s.Remaining, 10))
-	header.Set(reset, s.Reset.Round(time.Millisecond).String())
+	header.SetCanonical(names.limit, strconv.AppendInt(b[:0], s.Limit, 10))
+	header.SetCanonical(names.remaining, strconv.AppendInt(b[:0], s.Remaining, 10))
+	header.SetCanonical(names.reset, append(b[:0], s.Reset.Round(time.Millisecond).String()...))
 }
 
 // commonHeader is on every answer. The client's own id is preferred, because
@@ -140,7 +148,9 @@ func (s *stages) append(b []byte) []byte {
 func appendStage(b []byte, name string, d time.Duration) []byte {
 	b = append(b, name...)
 	b = append(b, ";dur="...)
-	return strconv.AppendFloat(b, float64(d.Microseconds())/1e3, 'f', -1, 64)
+	us := d.Microseconds()
+	b = strconv.AppendInt(b, us/1000, 10)
+	return append(b, '.', '0'+byte(us/100%10), '0'+byte(us/10%10), '0'+byte(us%10))
 }
 
 // expect decides on a request that waits for 100 Continue before it sends its
