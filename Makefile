@@ -5,7 +5,7 @@ LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 3s
 FILES    ?= LICENSE proxy/relay.go testdata/sdk/check.py
 
-.PHONY: help build run test test-race test-allocs test-sdk estimator torture fuzz lint redis-server
+.PHONY: help build run test test-race test-allocs test-sdk estimator bench torture fuzz lint setup redis-server chromium npm
 help: ## shows this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
@@ -15,10 +15,10 @@ build: ## builds the binary ./mete
 run: build ## starts try-it mode: gateway, embedded store and two simulated replicas on loopback
 	./mete serve
 
-test: redis-server test-race test-allocs fuzz ## runs every test, with its own set-up
+test: setup test-race test-allocs fuzz ## runs every test, with its own set-up
 
 test-race:
-	CGO_ENABLED=1 go test -race -shuffle=on -timeout 5m ./...
+	CGO_ENABLED=1 go test -race -shuffle=on -timeout 6m ./...
 
 test-allocs: # the race detector allocates by itself
 	go test -run 'Alloc' ./...
@@ -39,15 +39,21 @@ estimator: ## compares the prompt estimate with real tokenizers, on FILES
 	cp testdata/tokens/measure.mjs .cache/tokens/
 	node .cache/tokens/measure.mjs $(FILES)
 
+bench: build redis-server ## compares the gateway with nginx and HAProxy on the same simulator, in about 4 minutes
+	./mete bench overhead --check bench/bounds.json --out bench/results
+
 torture: redis-server ## runs the long forms of the measurements that the README quotes
 	go test -count=1 -v -timeout 30m -run 'ByteForByte|NeverLooksComplete|ThatLeaves|RedisThatIsAway|RevokedKey' . ./proxy -long
 	go test -count=1 -v -timeout 30m -run 'FourProcesses|SlotsOfAKilled|AFrozenRedis' ./limits -long
+	go test -count=1 -v -timeout 30m -run 'TestNoRequestFailsWhileReplicas|TestADeadPool' . -long
 
 lint: ## runs the linters
 	go run $(LINTER) run ./...
 
-# The tests want a real Redis. Where it is missing and may be installed, it is.
-redis-server:
-	@command -v redis-server >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null; } \
-	  || echo "WARNING: no redis-server: the Redis tests run on the embedded store only. Install redis-server to run them all." >&2
+# The tests want a real Redis, and for the console a browser and npm. Where one
+# of them is missing and may be installed, it is.
+setup: redis-server chromium npm
+redis-server chromium npm:
+	@command -v $@ >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $@ >/dev/null; } \
+	  || echo "WARNING: no $@: the tests that need it are skipped (with CI=true they fail). Install $@ to run them all." >&2

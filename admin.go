@@ -44,6 +44,7 @@ func (r *running) adminRoutes() http.Handler {
 		api := &auth.API{
 			Store: r.keys, Token: token, Log: r.log,
 			PlanExists: func(plan string) bool { _, ok := r.cfg.Plan(plan); return ok },
+			Changed:    r.web.keyChanged,
 		}
 		mux.Handle("/admin/keys", api.Handler())
 		mux.Handle("/admin/keys/", api.Handler())

@@ -45,7 +45,7 @@ func startTrial(t *testing.T, args ...string) *trial {
 	done := make(chan error, 1)
 	go func() {
 		root := rootCommand()
-		root.SetArgs(append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...))
+		root.SetArgs(append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0"}, args...))
 		root.SetOut(io.MultiWriter(tr.output, out))
 		err := root.ExecuteContext(ctx)
 		_ = out.Close()
@@ -233,7 +233,7 @@ func TestAdminListener(t *testing.T) {
 func TestServeSaysWhatToChange(t *testing.T) {
 	taken := startTrial(t)
 	address := strings.TrimSuffix(strings.TrimPrefix(taken.base, "http://"), "/v1")
-	_, _, err := mete(context.Background(), "serve", "--listen", address, "--admin-listen", "127.0.0.1:0")
+	_, _, err := mete(context.Background(), "serve", "--listen", address, "--admin-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0")
 	if err == nil || !strings.Contains(err.Error(), "address already in use; choose others") {
 		t.Error(err)
 	}

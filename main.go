@@ -44,7 +44,8 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), checkCommand(), keysCommand(), usageCommand(), topCommand(), simCommand(), versionCommand())
+	root.AddCommand(loginCommand(), envCommand(), whoamiCommand(), logoutCommand())
+	root.AddCommand(serveCommand(), checkCommand(), keysCommand(), usageCommand(), topCommand(), simCommand(), benchCommand(), versionCommand())
 	return root
 }
 

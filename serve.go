@@ -13,7 +13,7 @@ import (
 	"mete/config"
 )
 
-type serveFlags struct{ config, api, admin string }
+type serveFlags struct{ config, api, admin, console string }
 
 func serveCommand() *cobra.Command {
 	var flags serveFlags
@@ -33,6 +33,7 @@ ends it at once.`,
 	cmd.Flags().StringVarP(&flags.config, "config", "c", "", "the config `FILE`; none is try-it mode")
 	cmd.Flags().StringVar(&flags.api, "listen", "", "`ADDRESS` of the API in place of the configured one; port 0 picks a free one")
 	cmd.Flags().StringVar(&flags.admin, "admin-listen", "", "`ADDRESS` of the admin listener in place of the configured one")
+	cmd.Flags().StringVar(&flags.console, "console-listen", "", "`ADDRESS` of the console in place of the configured one")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
@@ -62,6 +63,9 @@ func (f serveFlags) override(cfg *config.Config) {
 	}
 	if f.admin != "" {
 		cfg.Listen.Admin = f.admin
+	}
+	if f.console != "" {
+		cfg.Listen.Console = f.console
 	}
 }
 

@@ -48,7 +48,7 @@ func tryIt(cmd *cobra.Command, flags serveFlags) error {
 		return greet(cmd.Context(), cmd.OutOrStdout(), r, tokenFile)
 	})
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w; choose others: mete serve --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0", err)
+		return fmt.Errorf("%w; choose others: mete serve --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --console-listen 127.0.0.1:0", err)
 	}
 	return err
 }
@@ -56,7 +56,8 @@ func tryIt(cmd *cobra.Command, flags serveFlags) error {
 // tryItConfig is what a small configuration file would say.
 func tryItConfig() *config.Config {
 	cfg := config.Default()
-	cfg.Listen = config.Listen{API: "127.0.0.1:8080", Admin: "127.0.0.1:9090"}
+	cfg.Listen = config.Listen{API: "127.0.0.1:8080", Console: "127.0.0.1:8081", Admin: "127.0.0.1:9090"}
+	cfg.Console.Plans = []string{"try"}
 	cfg.Log.Level = "warn"
 	cfg.Shutdown.LameDuck = 0
 	cfg.Pools["general"] = config.DefaultPool()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"mete/auth"
+	"mete/balancer"
 	"mete/config"
 	"mete/limits"
 	"mete/proxy"
@@ -34,18 +36,26 @@ type running struct {
 	gateway  *proxy.Gateway
 	api      net.Listener
 	admin    net.Listener
-	failed   chan error // of a listener
-	closers  []func()   // run last to first
+	pages    net.Listener // the console's; nil when it is off
+	web      *web         // nil when the console is off
+	announce io.Writer    // where a first password is shown, once
+	failed   chan error   // of a listener
+	closers  []func()     // run last to first
 	poolWiring
 }
 
 // start makes everything ready, in the order in which one thing needs the
 // other, and serves. What has been started is closed again on an error.
 func start(ctx context.Context, cfg *config.Config, log zerolog.Logger) (*running, error) {
-	r := &running{cfg: cfg, log: log, registry: newRegistry(), failed: make(chan error, 2)}
+	return startAnnouncing(ctx, cfg, log, os.Stderr)
+}
+
+// startAnnouncing is start, with a choice of where a first password is shown.
+func startAnnouncing(ctx context.Context, cfg *config.Config, log zerolog.Logger, announce io.Writer) (*running, error) {
+	r := &running{cfg: cfg, log: log, registry: newRegistry(), announce: announce, failed: make(chan error, 3)}
 	for _, step := range []func(context.Context) error{
-		r.listen, r.openStore, r.openLimiter, r.makePools, r.makeGateway, r.runPools,
-		r.serveAdmin, r.awaitReplicas, r.serveAPI, r.announce,
+		r.listen, r.openStore, r.openLimiter, r.makePools, r.makeWeb, r.makeGateway, r.runPools,
+		r.serveAdmin, r.awaitReplicas, r.serveAPI, r.serveWeb, r.register,
 	} {
 		if err := step(ctx); err != nil {
 			r.close()
@@ -66,6 +76,29 @@ func (r *running) listen(context.Context) (err error) {
 		return err
 	}
 	r.onClose(func() { _ = r.admin.Close() })
+	if r.cfg.Listen.Console == "" {
+		return nil
+	}
+	if r.pages, err = listen("console", r.cfg.Listen.Console); err != nil {
+		return err
+	}
+	r.onClose(func() { _ = r.pages.Close() })
+	return nil
+}
+
+// makeWeb makes the console and device login, where there is a listener for
+// their pages.
+func (r *running) makeWeb(context.Context) (err error) {
+	if r.pages != nil {
+		r.web, err = newWeb(r, r.pages, func() map[string]*balancer.Pool { return r.pools }, func() *config.Config { return r.cfg })
+	}
+	return err
+}
+
+func (r *running) serveWeb(context.Context) error {
+	if r.web != nil {
+		r.web.serve(r.pages, r.announce)
+	}
 	return nil
 }
 
@@ -185,10 +218,14 @@ func (r *running) makeGateway(context.Context) error {
 	options := proxy.Options{Limiter: r.limiter, Pools: r.pools, Registry: r.registry, Log: r.log}
 	if r.keys != nil {
 		options.Revoke = func(ctx context.Context, id string) error {
-			_, err := r.keys.Revoke(ctx, id)
+			key, err := r.keys.Revoke(ctx, id)
+			if err == nil {
+				r.web.keyChanged(ctx, "key revoked", key, "")
+			}
 			return err
 		}
 	}
+	options.DeviceCode, options.DeviceToken = r.web.deviceRoutes()
 	gateway, err := proxy.New(r.cfg, options)
 	if err != nil {
 		return err

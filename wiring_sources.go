@@ -188,7 +188,7 @@ func (r *running) keeper(s *source) *balancer.Keeper {
 
 // announce registers the gateway in Consul, if it is asked to, until leave is
 // called or the gateway closed.
-func (r *running) announce(context.Context) error {
+func (r *running) register(context.Context) error {
 	r.leave = func() {}
 	if r.cfg.Consul.Register.Name == "" {
 		return nil

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -30,6 +31,9 @@ type API struct {
 	Token      string                 // as ReadToken gave it; empty lets nobody in
 	PlanExists func(plan string) bool // asked for every new key
 	Log        zerolog.Logger         // one line for each change, and for faults of ours
+	// Changed, if not nil, is told of each change: "key created", "key rotated",
+	// "key revoked".
+	Changed func(ctx context.Context, what string, key Key, remote string)
 }
 
 // Issued is a new key with its plaintext, which is shown this once.
@@ -83,6 +87,7 @@ func (a *API) rotate(w http.ResponseWriter, r *http.Request) {
 	}
 	a.Log.Info().Str("key", key.ID).Str("owner", key.Owner).Str("follows", r.PathValue("id")).
 		Dur("overlap_ms", overlap).Str("remote", r.RemoteAddr).Msg("key rotated")
+	a.tell(r, "key rotated", key)
 	writeJSON(w, http.StatusCreated, Issued{key, plaintext})
 }
 
@@ -213,6 +218,13 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 func (a *API) record(r *http.Request, what string, key Key) {
 	a.Log.Info().Str("key", key.ID).Str("owner", key.Owner).Str("plan", key.Plan).
 		Str("remote", r.RemoteAddr).Msg(what)
+	a.tell(r, what, key)
+}
+
+func (a *API) tell(r *http.Request, what string, key Key) {
+	if a.Changed != nil {
+		a.Changed(r.Context(), what, key, r.RemoteAddr)
+	}
 }
 
 func notAllowed(allow string) http.HandlerFunc {

@@ -1,7 +1,10 @@
 package auth
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -9,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"mete/auth/redistest"
 )
@@ -148,4 +152,28 @@ func FuzzOpenSealed(f *testing.F) {
 			t.Fatalf("%q was taken", sealed)
 		}
 	})
+}
+
+func TestTheKeyAPITellsOfChanges(t *testing.T) {
+	s := testStore(t, redistest.Embedded(t))
+	var told []string
+	api := &API{
+		Store: s, Token: testToken, Log: zerolog.Nop(), PlanExists: func(string) bool { return true },
+		Changed: func(_ context.Context, what string, key Key, remote string) {
+			if key.Owner == "ann" && remote != "" {
+				told = append(told, what)
+			}
+		},
+	}
+	server := httptest.NewServer(api.Handler())
+	t.Cleanup(server.Close)
+	var made Issued
+	if err := json.Unmarshal([]byte(call(t, server, "POST", "/admin/keys", `{"name":"ci","owner":"ann","plan":"free"}`).body), &made); err != nil {
+		t.Fatal(err)
+	}
+	call(t, server, "POST", "/admin/keys/"+made.ID+"/rotate", "")
+	call(t, server, "DELETE", "/admin/keys/"+made.ID, "")
+	if got := strings.Join(told, ", "); got != "key created, key rotated, key revoked" {
+		t.Fatalf("told of %s", got)
+	}
 }
