@@ -17,7 +17,7 @@ type requestHead struct {
 	encoding     []byte // Content-Encoding
 	traceparent  []byte // W3C trace context, passed on
 	tracestate   []byte
-	forwardedFor []byte // the last X-Forwarded-For
+	forwardedFor []byte // all values of X-Forwarded-For, joined by commas
 
 	length, chunked bool // how the body is framed
 	expects         bool // 100-continue
@@ -104,7 +104,7 @@ func (h *requestHead) field(name, value []byte) *refusal {
 		h.length = h.length || is(name, "content-length")
 	case len("x-forwarded-for"):
 		if is(name, "x-forwarded-for") {
-			h.forwardedFor = value
+			h.forwarded(value)
 		}
 	case len("content-encoding"):
 		if is(name, "content-encoding") {
@@ -116,6 +116,14 @@ func (h *requestHead) field(name, value []byte) *refusal {
 		}
 	}
 	return nil
+}
+
+func (h *requestHead) forwarded(value []byte) {
+	if h.forwardedFor == nil {
+		h.forwardedFor = value
+		return
+	}
+	h.forwardedFor = append(append(bytes.Clone(h.forwardedFor), ','), value...)
 }
 
 func is(name []byte, want string) bool { return bytes.EqualFold(name, []byte(want)) }

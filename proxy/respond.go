@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -156,7 +157,7 @@ func appendStage(b []byte, name string, d time.Duration) []byte {
 // expect decides on a request that waits for 100 Continue before it sends its
 // body: what can be refused from the header alone is refused here.
 func (g *Gateway) expect(ctx *fasthttp.RequestCtx) (status int) {
-	status = fasthttp.StatusInternalServerError // should it panic
+	defer func() { status = cmp.Or(status, fasthttp.StatusInternalServerError) }() // 0 after a panic
 	x := g.open(ctx)
 	defer x.closeUnlessRelaying()
 	err := x.expectBody()

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"mete/bench/sim"
 	"mete/config"
 	"mete/limits"
 )
@@ -124,6 +127,64 @@ func TestRequestThatReachesNoReplicaIsRefundedWhole(t *testing.T) {
 		t.Errorf("charged %d requests, %d tokens, %d running", requests, tokens, running)
 	}
 	r.wantNoLeases()
+}
+
+// TestUsageOfEveryEndpointIsCharged: two of them spell the counts in another
+// way, and nest them; one tells of them in two events.
+func TestUsageOfEveryEndpointIsCharged(t *testing.T) {
+	const answered = `{"id":"r","output":[{"content":[{"text":"hello"}]}],"usage":{"input_tokens":5000,"output_tokens":7000,"total_tokens":12000}}`
+	for name, c := range map[string]struct{ path, wire string }{
+		"chat":       {"chat/completions", jsonWire(`{"choices":[],"usage":{"prompt_tokens":5000,"total_tokens":12000,"completion_tokens":7000}}`)},
+		"responses":  {"responses", jsonWire(answered)},
+		"messages":   {"messages", jsonWire(answered)},
+		"embeddings": {"embeddings", jsonWire(`{"data":[],"usage":{"prompt_tokens":12000,"total_tokens":12000}}`)},
+		"responses, streamed": {"responses", streamHead + chunk(events("\n", `data: {"type":"response.output_text.delta","delta":"hello"}`,
+			`data: {"type":"response.completed","response":`+answered+`}`)) + lastChunk},
+		"messages, streamed": {"messages", streamHead + chunk(events("\n", `data: {"type":"message_start","message":{"usage":{"input_tokens":5000,"output_tokens":0}}}`,
+			`data: {"type":"message_delta","delta":{},"usage":{"output_tokens":7000}}`)) + lastChunk},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, withScript(answering(c.wire)), withConfig(limited), withConfig(func(cfg *config.Config) {
+				pool := config.DefaultPool()
+				pool.Endpoints = append(pool.Endpoints, "responses", "messages")
+				cfg.Pools["general"] = pool
+			}))
+			body := fmt.Sprintf(`{"model":"mete","stream":%v,"input":"hello","messages":[{"role":"user","content":"hello"}]}`, strings.HasPrefix(c.wire, streamHead))
+			readBody(t, r.post("/v1/"+c.path, body))
+			if requests, tokens, _ := r.charged(); requests != 1 || tokens != 12000 {
+				t.Errorf("charged %d requests and %d tokens, the replica counted 12000\n%s", requests, tokens, r.log)
+			}
+		})
+	}
+}
+
+// TestConnectionThatDiesUnderTheRequestIsRefunded: the replica is killed when a
+// second request has come over a connection that was kept, and cannot be
+// connected to again.
+func TestConnectionThatDiesUnderTheRequestIsRefunded(t *testing.T) {
+	var n atomic.Int64
+	second := make(chan struct{})
+	r := newRig(t, withConfig(limited), withScript(func(q *sim.Request, c net.Conn) error {
+		if n.Add(1) == 2 {
+			close(second)
+			<-q.Gone()
+			return io.EOF
+		}
+		return answering(jsonWire("{}"))(q, c)
+	}))
+	readBody(t, r.post("/v1/chat/completions", chatBody))
+	before, _, _ := r.charged()
+	killed := make(chan struct{})
+	go func() {
+		<-second
+		r.replicas[0].Kill()
+		close(killed)
+	}()
+	wantError(t, r.post("/v1/chat/completions", chatBody), 502, "replica_failed", "")
+	await(t, killed)
+	if after, _, running := r.charged(); before != 1 || after != before || running != 0 {
+		t.Errorf("%d requests were charged, then %d; %d still running", before, after, running)
+	}
 }
 
 func TestPlanThatForbidsAFieldRefundsTheRequest(t *testing.T) {
