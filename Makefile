@@ -2,7 +2,7 @@
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-FUZZTIME ?= 3s
+FUZZTIME ?= 2s
 FILES    ?= LICENSE proxy/relay.go testdata/sdk/check.py
 
 .PHONY: help build run test test-race test-allocs test-sdk estimator bench torture fuzz lint setup redis-server chromium npm

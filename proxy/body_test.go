@@ -81,3 +81,48 @@ func TestBodyIsGivenBackOnceTheAnswerHasBegun(t *testing.T) {
 	r.awaitIdle()
 	wantHeld(t, r, func(held int64) bool { return held == 0 })
 }
+
+// TestBodiesInFlightAreBounded fills the budget with bodies that are not
+// finished, and expects the next to be refused and everything to be given back.
+func TestBodiesInFlightAreBounded(t *testing.T) {
+	r := newRig(t, withConfig(func(cfg *config.Config) {
+		cfg.Bounds.Body, cfg.Bounds.BodiesInFlight = 128<<10, 256<<10
+	}))
+	var writers []*io.PipeWriter
+	started := make(chan struct{}, 8)
+	for range 2 {
+		read, write := io.Pipe()
+		writers = append(writers, write)
+		request := r.request("/v1/chat/completions", "")
+		request.Body, request.ContentLength = read, 100<<10
+		go func() {
+			response, err := r.client.Do(request)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			started <- struct{}{}
+		}()
+		if _, err := write.Write(make([]byte, 90<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantHeld(t, r, func(held int64) bool { return held >= 2*90<<10 })
+	wantError(t, r.post("/v1/chat/completions", strings.Replace(chatBody, "hello", strings.Repeat("x", 100<<10), 1)), 503, "gateway_overloaded", "")
+	for _, w := range writers {
+		_ = w.CloseWithError(io.ErrUnexpectedEOF)
+		<-started
+	}
+	r.awaitIdle()
+	wantHeld(t, r, func(held int64) bool { return held == 0 })
+}
+
+func wantHeld(t *testing.T, r *rig, ok func(int64) bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok(r.gateway.bodies.held.Load()) {
+		if time.Now().After(deadline) {
+			t.Fatalf("bodies hold %d bytes", r.gateway.bodies.held.Load())
+		}
+		time.Sleep(time.Millisecond) // a counter has no event
+	}
+}

@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,17 +42,21 @@ func (r *rig) open(wire string) *wireClient {
 // send may fail: a gateway that refuses the beginning need not read the rest.
 func (c *wireClient) send(wire string) { _, _ = io.WriteString(c, wire) }
 
-// answer reads the answer to a request of this method; nil at a clean end.
+// answer reads the answer to a request of this method.
 func (c *wireClient) answer(method string) *http.Response {
 	c.Helper()
-	if _, err := c.br.Peek(1); err == io.EOF {
-		return nil
-	}
 	response, err := http.ReadResponse(c.br, &http.Request{Method: method})
 	if err != nil {
 		c.Fatal("no answer:", err)
 	}
 	return response
+}
+
+// ended waits for the next byte, and tells whether the connection's end has
+// come in its place. A reset is one too: what was written before it is there.
+func (c *wireClient) ended() bool {
+	_, err := c.br.Peek(1)
+	return err == io.EOF || errors.Is(err, syscall.ECONNRESET)
 }
 
 // wantEnd expects the gateway to close the connection: with a FIN, because a

@@ -108,11 +108,8 @@ func (r *rig) answersTo(t *testing.T, wire, method string, whole bool) string {
 		client.send(p)
 	}
 	var all []string
-	for {
+	for !client.ended() {
 		response := client.answer(method)
-		if response == nil {
-			return strings.Join(all, ", ")
-		}
 		if response.StatusCode != 100 {
 			if response.Header.Get("x-request-id") == "" {
 				t.Errorf("%d: no x-request-id", response.StatusCode)
@@ -123,6 +120,7 @@ func (r *rig) answersTo(t *testing.T, wire, method string, whole bool) string {
 		_ = json.Unmarshal([]byte(readBody(t, response)), &refused)
 		all = append(all, strings.TrimSpace(fmt.Sprint(response.StatusCode, " ", refused.Error.Code)))
 	}
+	return strings.Join(all, ", ")
 }
 
 // TestTraceContextIsPassedOnAsItCame: what is in it is the tracers' business,
