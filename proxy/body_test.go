@@ -22,6 +22,7 @@ func TestBodyThatEndsEarlyReachesNoReplica(t *testing.T) {
 		"far behind the JSON":     fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(padded)+1000, padded),
 		"one byte before its end": fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(padded)+1, padded),
 		"inside the JSON":         fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, 20_000, `{"model":"mete","x":"`+strings.Repeat("y", 10_000)),
+		"between two chunks":      head + "Transfer-Encoding: chunked\r\n\r\n" + chunk(chatBody),
 		"inside of a later chunk": head + "Transfer-Encoding: chunked\r\n\r\n" + chunk(padded) + "8\r\n    ",
 	} {
 		t.Run(name, func(t *testing.T) {

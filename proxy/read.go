@@ -55,6 +55,9 @@ func (x *exchange) readAtMost(limit int) error {
 		return gone
 	}
 	err := x.body.fill(stream, length, limit, &x.g.bodies)
+	if err == nil && length < 0 && peerLeft(x.ctx.Conn()) {
+		err = io.ErrUnexpectedEOF // fasthttp takes an end between two chunks for the last one
+	}
 	if gone := x.setReading(false); gone != nil {
 		return gone
 	}

@@ -166,6 +166,7 @@ func (g *Gateway) expect(ctx *fasthttp.RequestCtx) (status int) {
 		return fasthttp.StatusContinue
 	}
 	x.refuse(err)
+	lingerOn(ctx.Conn()) // the body may be on its way all the same
 	return x.status
 }
 
@@ -199,6 +200,7 @@ func (g *Gateway) refuseUnreadable(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.Reset()
 	ctx.SetStatusCode(r.status)
 	ctx.Response.Header.SetContentType("application/json")
+	lingerOn(ctx.Conn())
 	id := g.ids.next()
 	ctx.Response.Header.Set("x-request-id", hex.EncodeToString(id[:]))
 	ctx.SetBody(errorBody(r))

@@ -84,6 +84,13 @@ func rawConn(c net.Conn) syscall.RawConn {
 	return raw
 }
 
+// peerLeft reports whether the peer of c has closed its side.
+func peerLeft(c net.Conn) bool {
+	raw := rawConn(c)
+	left := false
+	return raw != nil && raw.Control(func(fd uintptr) { left = hungUp(fd) }) == nil && left
+}
+
 // hungUp reports whether the peer of a socket has gone away.
 func hungUp(fd uintptr) bool { return polled(fd, unix.POLLRDHUP) }
 
