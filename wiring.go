@@ -144,7 +144,7 @@ func (r *running) openLimiter(ctx context.Context) error {
 	}
 	options := limits.Options{
 		Service: r.cfg.Service, Redis: r.store, Static: static, Plans: r.cfg.Plans,
-		Timeout: r.cfg.Redis.Timeout,
+		Timeout: storeTimeout(r.cfg),
 		Alarm:   func(a limits.Alarm, err error) { r.log.Warn().Err(err).Msg(string(a)) },
 	}
 	if options.Peppers, err = peppers(r.cfg); err != nil {
@@ -160,6 +160,15 @@ func (r *running) openLimiter(ctx context.Context) error {
 	r.limiter = limits.New(options)
 	r.onClose(func() { r.limiter.Close(context.Background()) })
 	return nil
+}
+
+// storeTimeout is how long one call to the store may take. The embedded one is
+// in this process: it may be slow on a busy machine, but it cannot be away.
+func storeTimeout(cfg *config.Config) time.Duration {
+	if cfg.Redis.Kind() == config.RedisEmbedded {
+		return 5 * time.Second
+	}
+	return cfg.Redis.Timeout
 }
 
 // countUses writes down when keys were last used.

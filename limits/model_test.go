@@ -77,10 +77,15 @@ func (m *model) admit(now int64, id ID, cost []int64, lease int64) (verdict, wai
 
 func (m *model) settle(now int64, id ID, diff []int64) int64 {
 	held, ok := m.live[id]
+	delete(m.live, id)
+	for other, lease := range m.live { // what has lapsed is swept, and does not come back when the clock steps back
+		if lease.until <= now {
+			delete(m.live, other)
+		}
+	}
 	if !ok {
 		return 0
 	}
-	delete(m.live, id)
 	for i := range m.windows {
 		if diff[i] == 0 {
 			continue

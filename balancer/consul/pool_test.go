@@ -24,8 +24,10 @@ func TestNoRequestFailsWhileConsulIsInTrouble(t *testing.T) {
 			w.wait = time.Second
 			publish := w.Publish
 			w.Publish = func(list []balancer.Endpoint) error {
-				_ = publish(list)
-				return pool.Publish("consul", list)
+				if err := pool.Publish("consul", list); err != nil {
+					return err
+				}
+				return publish(list) // told last: then the pool has it
 			}
 		})
 		l.want("the first list", "1 2 3 4", soon)
