@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -19,7 +20,8 @@ import (
 type script struct {
 	t       *testing.T
 	server  *httptest.Server
-	answers []string // "200 {...}"; "cut" closes the connection
+	answers []string   // "200 {...}"; "cut" closes the connection
+	mu      sync.Mutex // a poll that was cut may still be at its end when the next comes
 	polls   int
 	waits   []time.Duration
 	now     time.Time
@@ -42,8 +44,10 @@ func newScript(t *testing.T, answers ...string) *script {
 }
 
 func (s *script) answer(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
 	text := s.answers[min(s.polls, len(s.answers)-1)]
 	s.polls++
+	s.mu.Unlock()
 	if text == "cut" {
 		panic(http.ErrAbortHandler)
 	}
