@@ -2,7 +2,8 @@
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-FUZZTIME ?= 2s
+# A number of inputs: with a time, go test now and then fails at its end for having run out of it.
+FUZZTIME ?= 20000x
 FILES    ?= LICENSE proxy/relay.go testdata/sdk/check.py
 
 .PHONY: help build run test test-race test-allocs test-sdk estimator bench torture fuzz lint setup redis-server chromium npm
@@ -23,7 +24,7 @@ test-race:
 test-allocs: # the race detector allocates by itself
 	go test -run 'Alloc' ./...
 
-fuzz: ## runs each fuzz target for FUZZTIME
+fuzz: ## runs each fuzz target for FUZZTIME, such as 5000x or 1m
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
 	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/func //'); do \
 	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; done; done
