@@ -19,7 +19,9 @@ type account struct {
 	windows any // name of the hash of the windows in Redis, boxed
 	live    any // name of the sorted set of the live requests, boxed
 
-	ending atomic.Int64 // settlements that Redis has not answered yet
+	// Settlements that were queued, and those that Redis has answered or that
+	// were given up.
+	endsBegun, endsDone atomic.Int64
 
 	mu      sync.Mutex
 	policy  *policy

@@ -168,14 +168,14 @@ func chargesOf(policy *policy, owed []window) []any {
 // sendEnd queues the settlement of a grant.
 func (l *Limiter) sendEnd(o *op, g *Grant) {
 	o.script, o.id, o.policy, o.account = l.scripts.settle, g.id, g.policy, g.account
-	g.account.ending.Add(1)
+	g.account.endsBegun.Add(1)
 	o.args[argKeys], o.args[argKeys+1] = g.account.windows, g.account.live
 	l.line.end(o)
 }
 
 // ended takes back a settlement that has been answered or given up.
 func (l *Limiter) ended(o *op) {
-	o.account.ending.Add(-1)
+	o.account.endsDone.Add(1)
 	o.account = nil
 	o.policy.settles.Put(o)
 }

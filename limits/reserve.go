@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -129,14 +130,26 @@ func (l *Limiter) admit(ctx context.Context, rec *record, acc *account, g *Grant
 // whoever has just ended a request may count on what it gave back.
 func (l *Limiter) askPatiently(o *op, rec *record, acc *account) (reply, *record, error) {
 	for try := 0; ; try++ {
-		ending := acc.ending.Load()
+		begun := acc.endsBegun.Load()
+		onTheirWay := acc.endsDone.Load() < begun
 		r, rec, err := l.runAdmit(o, rec)
-		if err != nil || r.verdict() != replyExceeded || ending == 0 || try == 2 {
+		if err != nil || r.verdict() != replyExceeded || !onTheirWay || try == 2 {
 			return r, rec, err
 		}
 		if _, _, requests := r.refusal(); requests > 0 {
 			return r, rec, nil
 		}
+		acc.awaitEnds(begun, l.opt.Timeout)
+	}
+}
+
+// awaitEnds waits until as many settlements are done as had begun. They are on
+// another connection, which may be behind; usually that is a fraction of a
+// millisecond, and never longer than a call to Redis may take.
+func (a *account) awaitEnds(begun int64, atMost time.Duration) {
+	const look = 50 * time.Microsecond
+	for waited := time.Duration(0); a.endsDone.Load() < begun && waited < atMost; waited += look {
+		time.Sleep(look)
 	}
 }
 
