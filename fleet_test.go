@@ -189,7 +189,9 @@ func TestRedisThatIsAwayFailsNoRequest(t *testing.T) {
 	if *long {
 		outage, rate = 30*time.Second, 200
 	}
-	f := startFleet(t, 2, func(cfg *config.Config) { cfg.Redis.Timeout, cfg.Redis.ConnectTimeout = 50*time.Millisecond, 100*time.Millisecond })
+	f := startFleet(t, 2, func(cfg *config.Config) {
+		cfg.Redis.Timeout, cfg.Redis.ConnectTimeout = 50*time.Millisecond, 100*time.Millisecond
+	})
 	key, _ := f.createKey("ann", "open")
 	for i := range f.gateways {
 		waitUntil(t, func() bool { // until it knows the caller
