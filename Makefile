@@ -16,7 +16,7 @@ build: ## builds the binary ./mete
 run: build ## starts try-it mode: gateway, embedded store and two simulated replicas on loopback
 	./mete serve
 
-test: setup test-race test-allocs fuzz ## runs every test, with its own set-up
+test: setup test-race test-allocs ## runs every test, with its own set-up
 
 test-race:
 	CGO_ENABLED=1 go test -race -shuffle=on -timeout 6m ./...
@@ -24,7 +24,7 @@ test-race:
 test-allocs: # the race detector allocates by itself
 	go test -run 'Alloc' ./...
 
-fuzz: ## runs each fuzz target for FUZZTIME, such as 5000x or 1m
+fuzz: ## gives each fuzz target FUZZTIME of new inputs, such as 5000x or 1m; their corpora are part of make test
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
 	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/func //'); do \
 	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; done; done

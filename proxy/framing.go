@@ -22,6 +22,7 @@ type framedBody struct {
 	state frameState
 	left  int64 // bytes left in the current chunk, or in a body of known length
 	extra int   // framing bytes read since the last payload
+	digit int   // hex digits read of the current chunk's size
 	err   error
 }
 
@@ -31,6 +32,7 @@ const (
 	plainData   frameState = iota // a body of known length
 	sizeFirst                     // the first digit of a chunk size
 	sizeDigits                    // further digits
+	sizeSpace                     // blanks behind a chunk size
 	sizeExt                       // chunk extensions, ignored
 	sizeLF                        // LF behind a chunk size
 	chunkData                     // a chunk's payload
@@ -131,7 +133,7 @@ func (b *framedBody) step(c byte) {
 		return
 	}
 	switch b.state {
-	case sizeFirst, sizeDigits:
+	case sizeFirst, sizeDigits, sizeSpace:
 		b.size(c)
 	case sizeExt:
 		b.line(c, sizeLF)
@@ -149,19 +151,25 @@ func (b *framedBody) step(c byte) {
 	}
 }
 
-// size reads one byte of a chunk-size line. Fifteen digits are the most that
-// cannot overflow.
+// size reads one byte of a chunk-size line, up to the extensions. Fifteen
+// digits are the most that cannot overflow; who sends more, zeros or not, means
+// to be read differently by different readers.
 func (b *framedBody) size(c byte) {
 	digit, ok := hexDigit(c)
 	switch {
-	case ok && b.left < 1<<56:
-		b.left = b.left<<4 | digit
+	case ok && b.state == sizeFirst:
+		b.left, b.digit = digit, 1
 		b.state = sizeDigits
+	case ok && b.state == sizeDigits && b.digit < 15:
+		b.left = b.left<<4 | digit
+		b.digit++
 	case ok || b.state == sizeFirst:
 		b.err = errFraming
 	case c == '\r':
 		b.state = sizeLF
-	case c == ';' || c == ' ' || c == '\t':
+	case c == ' ' || c == '\t':
+		b.state = sizeSpace
+	case c == ';' && b.state == sizeDigits:
 		b.state = sizeExt
 	default:
 		b.err = errFraming

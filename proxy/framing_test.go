@@ -53,6 +53,9 @@ func TestChunkedBodies(t *testing.T) {
 		"a size with a sign":            {"+5\r\nhello\r\n0\r\n\r\n", "", errFraming},
 		"a size with 0x":                {"0x5\r\nhello\r\n0\r\n\r\n", "", errFraming},
 		"a size that overflows":         {"FFFFFFFFFFFFFFFFF\r\nhello", "", errFraming},
+		"a size of leading zeros":       {"0000000000000005\r\nhello\r\n0\r\n\r\n", "", errFraming},
+		"two words as a size":           {"0 5\r\n\r\n", "", errFraming},
+		"a space before an extension":   {"5 ;a\r\nhello\r\n0\r\n\r\n", "", errFraming},
 		"bare LF behind the size":       {"5\nhello\r\n0\r\n\r\n", "", errFraming},
 		"bare LF in an extension":       {"5;a\nhello\r\n0\r\n\r\n", "", errFraming},
 		"bare LF behind the data":       {"5\r\nhello\n0\r\n\r\n", "hello", errFraming},
@@ -153,7 +156,7 @@ func FuzzFraming(f *testing.F) {
 		if !bytes.Equal(whole, split) || !errors.Is(wholeErr, splitErr) {
 			t.Fatalf("read at once: %q, %v; byte by byte: %q, %v", whole, wholeErr, split, splitErr)
 		}
-		if wholeErr != io.EOF {
+		if wholeErr != io.EOF || len(wire) >= maxFraming { // net/http bounds long framing in another way
 			return
 		}
 		want, err := io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(wire)))
