@@ -7,12 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 
 	"mete/balancer"
 	"mete/bench/sim"
 	"mete/config"
+	"mete/proxy/meter"
 )
 
 func TestRouteSaysWhatWouldBeChosen(t *testing.T) {
@@ -58,7 +60,8 @@ func TestMetricsLeaveOutWhatIsNotKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := poolCollector{"general": pool}
+	c := newPoolMeters(meter.NewBook(prometheus.NewRegistry(), false),
+		func() map[string]*balancer.Pool { return map[string]*balancer.Pool{"general": pool} }, func(string) int64 { return 0 })
 	if faults, err := testutil.CollectAndLint(c); err != nil || len(faults) != 0 {
 		t.Errorf("%v, %v", faults, err)
 	}

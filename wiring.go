@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
@@ -23,6 +22,7 @@ import (
 	"mete/config"
 	"mete/limits"
 	"mete/proxy"
+	"mete/proxy/meter"
 )
 
 // running is a gateway with all that it stands on.
@@ -33,6 +33,8 @@ type running struct {
 	keys     *auth.Store // nil when there are only static keys
 	limiter  *limits.Limiter
 	registry *prometheus.Registry
+	book     *meter.Book
+	meters   lifeMeters
 	gateway  *proxy.Gateway
 	api      net.Listener
 	admin    net.Listener
@@ -52,9 +54,11 @@ func start(ctx context.Context, cfg *config.Config, log zerolog.Logger) (*runnin
 
 // startAnnouncing is start, with a choice of where a first password is shown.
 func startAnnouncing(ctx context.Context, cfg *config.Config, log zerolog.Logger, announce io.Writer) (*running, error) {
-	r := &running{cfg: cfg, log: log, registry: newRegistry(), announce: announce, failed: make(chan error, 3)}
+	r := &running{cfg: cfg, log: log, announce: announce, failed: make(chan error, 3)}
+	r.registry, r.book = newMeters(cfg.Metrics)
+	r.meters = newLifeMeters(r.book)
 	for _, step := range []func(context.Context) error{
-		r.listen, r.openStore, r.openLimiter, r.makePools, r.makeWeb, r.makeGateway, r.runPools,
+		r.listen, r.openStore, r.openLimiter, r.makePools, r.makeWeb, r.makeGateway, r.makeMeters, r.runPools,
 		r.serveAdmin, r.awaitReplicas, r.serveAPI, r.serveWeb, r.register,
 	} {
 		if err := step(ctx); err != nil {
@@ -110,14 +114,19 @@ func (r *running) close() {
 
 func (r *running) onClose(f func()) { r.closers = append(r.closers, f) }
 
-func newRegistry() *prometheus.Registry {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "mete", Name: "build_info",
-		Help: "1, with the version that is running.", ConstLabels: prometheus.Labels{"version": buildVersion()}})
-	info.Set(1)
-	registry.MustRegister(info)
-	return registry
+// makeMeters registers what is read from the parts of the gateway when it is
+// scraped.
+func (r *running) makeMeters(context.Context) error {
+	pools, config := func() map[string]*balancer.Pool { return r.pools }, func() *config.Config { return r.cfg }
+	for _, c := range []prometheus.Collector{
+		newPoolMeters(r.book, pools, r.gateway.Waiting),
+		newModelMeters(r.book, modelMeters{config: config, pools: pools, waiting: r.gateway.Waiting, recent: r.gateway.RecentTTFT}),
+		newLimitMeters(r.book, r.limiter.Stats, r.store.PoolStats),
+		newSourceMeters(r.book, func() []*source { return r.sources }),
+	} {
+		r.book.Register(c)
+	}
+	return nil
 }
 
 func (r *running) openStore(ctx context.Context) error {
@@ -144,8 +153,8 @@ func (r *running) openLimiter(ctx context.Context) error {
 	}
 	options := limits.Options{
 		Service: r.cfg.Service, Redis: r.store, Static: static, Plans: r.cfg.Plans,
-		Timeout: storeTimeout(r.cfg),
-		Alarm:   func(a limits.Alarm, err error) { r.log.Warn().Err(err).Msg(string(a)) },
+		Timeout: storeTimeout(r.cfg), Called: newRedisMeters(r.book).called,
+		Alarm: func(a limits.Alarm, err error) { r.log.Warn().Err(err).Msg(string(a)) },
 	}
 	if options.Peppers, err = peppers(r.cfg); err != nil {
 		return err
@@ -224,7 +233,7 @@ func (r *running) serveAPI(context.Context) error {
 }
 
 func (r *running) makeGateway(context.Context) error {
-	options := proxy.Options{Limiter: r.limiter, Pools: r.pools, Registry: r.registry, Log: r.log}
+	options := proxy.Options{Limiter: r.limiter, Pools: r.pools, Metrics: r.book, Log: r.log}
 	if r.keys != nil {
 		options.Revoke = func(ctx context.Context, id string) error {
 			key, err := r.keys.Revoke(ctx, id)

@@ -42,7 +42,6 @@ func (r *running) makePools(context.Context) error {
 		}
 		r.pools[name] = pool
 	}
-	r.registry.MustRegister(poolCollector(r.pools))
 	return nil
 }
 

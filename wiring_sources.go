@@ -210,6 +210,7 @@ func (r *running) register(context.Context) error {
 }
 
 func (r *running) announced(err error) {
+	r.meters.registered.Set(oneIf(err == nil))
 	if err == nil {
 		r.log.Info().Msg("registered in consul again")
 		return

@@ -42,8 +42,7 @@ func (d *document) check(c *Config) {
 	d.checkDevice(c)
 	d.checkBounds(c.Bounds)
 	d.checkTimeouts(c)
-	d.oneOf("log.level", c.Log.Level, []string{"trace", "debug", "info", "warn", "error"})
-	d.oneOf("log.format", c.Log.Format, []string{"auto", "json", "console"})
+	d.checkObserve(c)
 }
 
 func (d *document) checkListen(l Listen) {

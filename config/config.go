@@ -51,6 +51,10 @@ type Config struct {
 	Shutdown Shutdown `yaml:"shutdown"`
 	// Log says what is logged, how, and where to.
 	Log Log `yaml:"log"`
+	// Metrics says what /metrics of the admin listener holds.
+	Metrics Metrics `yaml:"metrics"`
+	// Trace says where spans are sent, and for how many requests.
+	Trace Trace `yaml:"trace"`
 }
 
 // Model returns the model that callers name id, or nil.

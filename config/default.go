@@ -28,7 +28,9 @@ func Default() *Config {
 		Timeouts: defaultTimeouts(),
 		Answer:   Answer{ReplicaHeader: true, ServerTiming: true},
 		Shutdown: Shutdown{LameDuck: 5 * time.Second, Drain: 10 * time.Minute},
-		Log:      Log{Level: "info", Format: "auto"},
+		Log:      Log{Level: "info", Format: "auto", Sample: 1},
+		Metrics:  Metrics{Callers: 100},
+		Trace:    Trace{Sample: 0.01},
 	}
 }
 

@@ -125,7 +125,7 @@ func dumpScalar(value any) (string, bool) {
 		return value.Format(time.DateOnly), true
 	case [32]byte:
 		return strconv.Quote(hex.EncodeToString(value[:])), true
-	case Size, int, int64, bool:
+	case Size, int, int64, float64, bool:
 		return fmt.Sprint(value), true
 	}
 	return "", false

@@ -11,6 +11,7 @@ func (d *document) readFiles(c *Config) {
 	d.secret("keystore.admin_token", &c.Keystore.AdminToken, c.Keystore.AdminTokenFile)
 	d.secret("console.oidc.client_secret", &c.Console.OIDC.ClientSecret, c.Console.OIDC.ClientSecretFile)
 	d.secret("consul.token", &c.Consul.Token, c.Consul.TokenFile)
+	d.secret("trace.authorization", &c.Trace.Authorization, c.Trace.AuthorizationFile)
 	d.readConsulFiles(&c.Consul)
 	if d.has("state_dir") {
 		c.StateDir = d.resolve(c.StateDir)

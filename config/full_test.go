@@ -99,7 +99,12 @@ func wantFull(t *testing.T) *Config {
 			ReplicaKeepAlive: 1500 * time.Millisecond,
 		},
 		Shutdown: Shutdown{Drain: time.Minute},
-		Log:      Log{Level: "debug", Format: "json", File: "/tmp/mete.log"},
+		Log:      Log{Level: "debug", Format: "json", File: "/tmp/mete.log", Sample: 0.25},
+		Metrics:  Metrics{Callers: 7, NativeHistograms: true},
+		Trace: Trace{
+			URL: "https://otel.example.com/v1/traces", Sample: 0.5,
+			Authorization: "fedcba9876543210fedcba9876543210", AuthorizationFile: "../pepper",
+		},
 	}
 }
 

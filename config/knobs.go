@@ -110,15 +110,3 @@ type Shutdown struct {
 	// Default: 10m.
 	Drain time.Duration `yaml:"drain"`
 }
-
-// Log says what is logged, how, and where to.
-type Log struct {
-	// Level is the least important level that is logged: trace, debug, info,
-	// warn, error. Default: info.
-	Level string `yaml:"level"`
-	// Format is json, console, or auto: console on a terminal, else json.
-	// Default: auto.
-	Format string `yaml:"format"`
-	// File is the path that is appended to. Default: empty, standard error.
-	File string `yaml:"file"`
-}

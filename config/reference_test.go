@@ -20,7 +20,7 @@ var defaultSays = regexp.MustCompile(`Default: (\[.*\]|.*?)(\.$|, | which)`)
 func TestCommentsStateTheDefaults(t *testing.T) {
 	comments := documented(t)
 	sections := map[string]reflect.Value{}
-	for _, section := range []any{Config{}, Listen{}, Redis{}, Consul{}, Device{}, Console{}, Bounds{}, Timeouts{}, Answer{}, Shutdown{}, Log{}} {
+	for _, section := range []any{Config{}, Listen{}, Redis{}, Consul{}, Device{}, Console{}, Bounds{}, Timeouts{}, Answer{}, Shutdown{}, Log{}, Metrics{}, Trace{}} {
 		name := reflect.TypeOf(section).Name()
 		sections[name] = reflect.ValueOf(*Default())
 		if name != "Config" {
@@ -43,7 +43,7 @@ func TestCommentsStateTheDefaults(t *testing.T) {
 		delete(comments, path)
 	}
 	for path := range comments {
-		if section, _, _ := strings.Cut(path, " "); section == "Timeouts" || section == "Bounds" || section == "Device" {
+		if section, _, _ := strings.Cut(path, " "); section == "Timeouts" || section == "Bounds" || section == "Device" || section == "Metrics" {
 			t.Errorf("%s: the comment states no default", path)
 		}
 	}

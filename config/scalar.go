@@ -57,6 +57,8 @@ func set(v reflect.Value, text string) error {
 		return err
 	case *int64:
 		return parseInto(target, text, parseInt)
+	case *float64:
+		return parseInto(target, text, parseNumber)
 	}
 	v.SetString(text)
 	return nil
@@ -100,6 +102,14 @@ func parseInt(text string) (int64, error) {
 	n, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
 	if err != nil {
 		return 0, errors.New("is not a whole number: write digits alone, like 60000 or 60_000")
+	}
+	return n, nil
+}
+
+func parseNumber(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, errors.New("is not a number: write one like 0.05")
 	}
 	return n, nil
 }

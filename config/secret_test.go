@@ -63,12 +63,13 @@ func TestRedactedHoldsNoSecretAndReadsBack(t *testing.T) {
 			t.Errorf("%q is printed:\n%s", secret, full)
 		}
 	}
-	if strings.Count(full, mask) != 7 {
+	if strings.Count(full, mask) != 8 {
 		t.Errorf("%d masks in\n%s", strings.Count(full, mask), full)
 	}
 	c := loadFull(t)
 	c.Redis, c.Keystore = Default().Redis, Keystore{}
 	c.Consul.Token, c.Consul.TokenFile = "", ""
+	c.Trace.Authorization, c.Trace.AuthorizationFile = "", ""
 	c.Console.OIDC.ClientSecret, c.Console.OIDC.ClientSecretFile = "", ""
 	pool := c.Pools["a.b"]
 	pool.APIKey = ""

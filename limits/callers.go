@@ -219,7 +219,10 @@ func (l *Limiter) ask(ctx context.Context, call func(context.Context) error) err
 	_, err := l.line.breaker.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opt.Timeout)
 		defer cancel()
-		return struct{}{}, call(ctx)
+		sent := time.Now()
+		err := call(ctx)
+		l.opt.Called(time.Since(sent), err)
+		return struct{}{}, err
 	})
 	if err != nil {
 		l.nudge()

@@ -36,6 +36,18 @@ type State struct {
 	Reset     time.Duration // until all of Limit is free again if nothing else happens
 }
 
+// Refused is an error of Reserve about a key that is known, so that whoever
+// writes it down can say whose request it was.
+type Refused struct {
+	Caller *auth.Caller // shared, not to be changed
+	Err    error
+}
+
+func (e *Refused) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *Refused) Unwrap() error { return e.Err }
+
 // Exceeded refuses a request that a limit does not let in now.
 type Exceeded struct {
 	Kind  Kind

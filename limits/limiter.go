@@ -34,6 +34,9 @@ type Options struct {
 	// Alarm is told of what somebody should look at: a store that lost its
 	// data, Redis going away and coming back. It must be quick.
 	Alarm func(Alarm, error)
+	// Called is told of every round trip to Redis, for metrics. It must be
+	// quick.
+	Called func(took time.Duration, err error)
 
 	Timeout  time.Duration // that one call to Redis may take. Default: 50ms
 	Lease    time.Duration // a slot outlives a dead gateway by no more. Default: 60s
@@ -107,7 +110,7 @@ func newLimiter(o Options, clockLua func(string) string) *Limiter {
 	}
 	l.line = &line{
 		rdb: o.Redis, timeout: o.Timeout, clock: l.clock, breaker: l.newBreaker(),
-		ended: l.ended, kick: make(chan struct{}, 1),
+		ended: l.ended, called: o.Called, kick: make(chan struct{}, 1),
 	}
 	l.marker.Store(&o.Marker)
 	l.share.Store(&share{gateways: 1})
@@ -154,6 +157,9 @@ func (o *Options) fillDefaults() {
 	o.Callers = cmp.Or(o.Callers, 100_000)
 	if o.Saw == nil {
 		o.Saw = func(string, string) {}
+	}
+	if o.Called == nil {
+		o.Called = func(time.Duration, error) {}
 	}
 	if o.Alarm == nil {
 		o.Alarm = func(Alarm, error) {}

@@ -33,7 +33,8 @@ type line struct {
 	timeout time.Duration
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	clock   *clock
-	ended   func(*op)     // takes a settlement back once Redis has answered it
+	ended   func(*op) // takes a settlement back once Redis has answered it
+	called  func(took time.Duration, err error)
 	kick    chan struct{} // settlements wait and nobody may come by
 
 	mu      sync.Mutex
@@ -231,6 +232,7 @@ func (b *batch) roundTrip() (struct{}, error) {
 	b.exec(ctx, true)
 	received := time.Now()
 	err := b.read()
+	b.line.called(received.Sub(sent), err)
 	if err == nil && len(b.ops) > 0 && b.ops[0].err == nil {
 		if r := reply(b.ops[0].cmd.Val()); r.whole(len(b.ops[0].cost)) {
 			b.line.clock.learn(r.now(), sent, received)

@@ -36,7 +36,8 @@ func (a *Ask) tokens(plan *config.Plan) int64 {
 //
 // Errors: auth.ErrMalformed, ErrUnknown, ErrExpired, ErrRevoked of the key;
 // *ModelDenied, *TooLarge and *Exceeded of the plan; else one that wraps
-// auth.ErrStore, which is our fault. It waits for Redis no longer than
+// auth.ErrStore, which is our fault. Those about a key that is known are wrapped
+// in a *Refused. It waits for Redis no longer than
 // Options.Timeout per call and does not wait for ctx, which only has to be
 // alive at the start.
 func (l *Limiter) Reserve(ctx context.Context, ask Ask) (*Grant, error) {
@@ -51,7 +52,7 @@ func (l *Limiter) Reserve(ctx context.Context, ask Ask) (*Grant, error) {
 	})
 	if err != nil {
 		l.refused(rec, ask.Model, err)
-		return nil, err
+		return nil, &Refused{Caller: &rec.caller, Err: err}
 	}
 	if !rec.caller.Static {
 		l.opt.Saw(rec.caller.Owner, rec.caller.KeyID)

@@ -11,7 +11,7 @@ import (
 // infer carries an inference request through the first six of the seven verbs;
 // close settles, whatever comes of it.
 func (x *exchange) infer(e *endpoint) error {
-	x.endpoint = e
+	x.endpoint, x.route = e, e.name
 	if err := x.identify(); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (x *exchange) identify() error {
 		return refuseNoKey
 	}
 	err := x.g.format.Check(x.head.key)
-	x.stages.auth = time.Since(x.began)
+	x.stages.auth.took = time.Since(x.began)
 	return err
 }
 
@@ -75,11 +75,12 @@ func (x *exchange) watch() {
 func (x *exchange) reserve() error {
 	asked := time.Now()
 	grant, err := x.g.limiter.Reserve(x.life, x.ask())
-	x.stages.limit = time.Since(asked)
+	x.stages.limit.ended(x, asked)
 	if err != nil {
+		x.noteRefused(err)
 		return x.orGone(err)
 	}
-	x.grant = grant
+	x.grant, x.caller = grant, grant.Caller
 	return x.checkFields()
 }
 
@@ -88,8 +89,10 @@ func (x *exchange) acquire() error {
 	x.phase = phaseQueue
 	asked := time.Now()
 	var err error
+	x.model.pool.metrics.waiting.Add(1)
 	x.lease, err = x.model.pool.Acquire(x.life, x.need())
-	x.stages.queue += time.Since(asked)
+	x.model.pool.metrics.waiting.Add(-1)
+	x.stages.queue.ended(x, asked)
 	switch {
 	case err == nil:
 		return nil
@@ -102,6 +105,7 @@ func (x *exchange) acquire() error {
 // forward makes one attempt: it returns nil once the answer may be relayed.
 func (x *exchange) forward() error {
 	x.attempts++
+	x.tries[x.attempts-1] = try{replica: x.lease.Replica(), at: time.Since(x.began)}
 	x.phase = phaseHeader
 	if err := x.roundTrip(); err != nil {
 		return err
@@ -128,7 +132,8 @@ func (x *exchange) relay() error {
 	}
 	x.writeHead()
 	x.releaseBody()
-	x.relaying = true
+	x.relaying, x.streaming = true, true
+	x.g.metrics.streams.Inc()
 	x.ctx.Response.SetBodyStream((*relayStream)(x), length)
 	return nil
 }

@@ -41,6 +41,8 @@ const (
 	faultStore   fault = "store"
 )
 
+var faults = []fault{faultCaller, faultLimit, faultReplica, faultGateway, faultStore}
+
 // OpenAI's error types.
 const (
 	invalidRequest = "invalid_request_error"

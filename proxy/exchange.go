@@ -12,6 +12,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"mete/auth"
 	"mete/balancer"
 	"mete/limits"
 	"mete/proxy/body"
@@ -61,8 +62,11 @@ type record struct {
 	refusal   *refusal
 	attempts  int
 	sends     int // attempts, and repetitions on a fresh connection
-	tried     [2]*balancer.Replica
-	failure   error // of the last attempt that failed
+	tries     [maxAttempts]try
+	failure   error        // of the last attempt that failed
+	caller    *auth.Caller // nil while it is not known whose key it is
+	route     string       // which of the API's routes, "" for none
+	streaming bool         // counted as an answer that is being relayed
 	phase     phase
 	cut       error // why the answer ended early
 	replica   string
@@ -91,9 +95,43 @@ func (p phase) String() string { return phaseNames[p] }
 // stages are the times that the gateway itself spent, and the replica's time
 // to the first byte.
 type stages struct {
-	auth, read, limit, queue, connect time.Duration
-	sent, firstByte                   time.Duration // since the exchange began
+	auth, read, limit, queue, connect span
+	sent, firstByte                   time.Duration // since the exchange began; 0: it did not come to that
 }
+
+// span is when a stage began, since the exchange did, and how long it took: of
+// one that was gone through twice, the first time and the sum.
+type span struct{ at, took time.Duration }
+
+// ended notes that a stage which began at the given time has ended now.
+func (s *span) ended(x *exchange, began time.Time) {
+	if s.took == 0 {
+		s.at = began.Sub(x.began)
+	}
+	s.took += time.Since(began)
+}
+
+// try is one attempt on a replica.
+type try struct {
+	replica *balancer.Replica
+	outcome balancer.Outcome
+	at, end time.Duration // since the exchange began
+	failure error
+}
+
+// The stages, as metrics, spans and the server-timing header name them.
+const (
+	stageAuth = iota
+	stageRead
+	stageLimit
+	stageQueue
+	stageConnect
+	stageFirstByte
+	stageAnswer
+	stageCount
+)
+
+var stageNames = [stageCount]string{"auth", "read", "limit", "queue", "connect", "first_byte", "answer"}
 
 var exchanges = sync.Pool{New: func() any {
 	x := &exchange{scan: new(body.Scan), answer: answer{head: new(fasthttp.ResponseHeader)}, watcher: new(watcher)}

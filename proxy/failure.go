@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -18,11 +19,12 @@ const maxAttempts = 2
 func (x *exchange) giveUp(err error) error {
 	outcome := outcomeOf(err)
 	x.g.metrics.attempt(x.model.pool, outcome)
-	x.tried[x.attempts-1] = x.lease.Replica()
+	x.endTry(outcome, err)
 	x.replica = x.lease.Replica().ID
 	x.lease.Done(outcome)
 	x.failure = err
 	if x.attempts < maxAttempts && x.mayFailOver(outcome) {
+		x.model.pool.metrics.retries[outcome].Inc()
 		return nil
 	}
 	return err
@@ -41,7 +43,17 @@ func (x *exchange) mayFailOver(outcome balancer.Outcome) bool {
 
 // need says what this request asks of a replica.
 func (x *exchange) need() balancer.Need {
-	return balancer.Need{Tokens: x.prompt, Model: x.model.adapter, Avoid: x.tried}
+	need := balancer.Need{Tokens: x.prompt, Model: x.model.adapter}
+	for i := range x.tries {
+		need.Avoid[i] = x.tries[i].replica
+	}
+	return need
+}
+
+// endTry notes how the attempt that is under way has ended.
+func (x *exchange) endTry(o balancer.Outcome, failure error) {
+	t := &x.tries[x.attempts-1]
+	t.outcome, t.failure, t.end = o, failure, time.Since(x.began)
 }
 
 // outcomeOf tells whose fault a failed attempt was.

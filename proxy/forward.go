@@ -68,10 +68,11 @@ func (x *exchange) roundTrip() error {
 			return err
 		}
 		x.reached = false // it had gone before the request came
+		x.model.pool.metrics.resends.Inc()
 	}
 	began := time.Now()
 	conn, err := u.dial(x.life)
-	x.stages.connect += time.Since(began)
+	x.stages.connect.ended(x, began)
 	if err != nil {
 		return x.orGone(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
@@ -18,14 +17,15 @@ import (
 	"mete/config"
 	"mete/devicecode"
 	"mete/limits"
+	"mete/proxy/meter"
 )
 
 // Options are what a gateway is given by its maker.
 type Options struct {
-	Limiter  *limits.Limiter
-	Pools    map[string]*balancer.Pool // by the names of the configuration
-	Registry prometheus.Registerer
-	Log      zerolog.Logger
+	Limiter *limits.Limiter
+	Pools   map[string]*balancer.Pool // by the names of the configuration
+	Metrics *meter.Book
+	Log     zerolog.Logger
 	// Revoke revokes a key of the store by its id. Nil: no key can be revoked.
 	Revoke func(ctx context.Context, id string) error
 	// DeviceCode and DeviceToken answer the routes of device login. Nil: it is
@@ -63,12 +63,12 @@ func New(cfg *config.Config, o Options) (*Gateway, error) {
 		deviceCode: o.DeviceCode, deviceToken: o.DeviceToken,
 		format:  auth.NewFormat(cfg.Service),
 		log:     o.Log,
-		metrics: newMetrics(o.Registry),
+		metrics: newMetrics(o.Metrics, cfg.Metrics.Callers),
 		ids:     newIDSource(),
 		live:    make(map[*exchange]struct{}),
 	}
 	g.bodies.limit = int64(cfg.Bounds.BodiesInFlight)
-	g.metrics.watch(g)
+	g.metrics.watch(o.Metrics, g)
 	if err := g.Apply(cfg, o.Pools); err != nil {
 		return nil, err
 	}
@@ -85,8 +85,21 @@ func (g *Gateway) Apply(cfg *config.Config, pools map[string]*balancer.Pool) err
 		return err
 	}
 	g.table.Store(t)
+	g.forgetSeries()
 	return nil
 }
+
+// forgetSeries removes the series of models and pools that there are no more.
+func (g *Gateway) forgetSeries() {
+	t := g.table.Load()
+	g.metrics.keep(
+		func(model string) bool { return t.find([]byte(model)) != nil },
+		func(pool string) bool { _, ok := t.config.Pools[pool]; return ok },
+	)
+}
+
+// Waiting is how many requests wait for a place in a pool now.
+func (g *Gateway) Waiting(pool string) int64 { return g.metrics.pool(pool).waiting.Load() }
 
 // Serve answers requests on ln until Shutdown.
 func (g *Gateway) Serve(ln net.Listener) error { return g.server.Serve(tunedListener{ln}) }
@@ -168,6 +181,9 @@ func (g *Gateway) startJanitor() {
 			select {
 			case now := <-tick.C:
 				g.sweep(now)
+				if len(g.table.Load().adapterPools) > 0 {
+					g.forgetSeries() // adapters come and go by themselves
+				}
 			case <-ctx.Done():
 				return
 			}
@@ -227,6 +243,14 @@ func (g *Gateway) cutAll(cause error) int {
 	}
 	return len(g.live)
 }
+
+// RecentTTFT is the mean time to the first token of a model of late; nought
+// where there was none.
+func (g *Gateway) RecentTTFT(model string) time.Duration {
+	return g.metrics.model(model).recent.mean(time.Now())
+}
+
+func (g *Gateway) connections() int32 { return g.server.GetOpenConnectionsCount() }
 
 // InFlight is the number of exchanges under way.
 func (g *Gateway) InFlight() int {

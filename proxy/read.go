@@ -50,7 +50,7 @@ func (x *exchange) readAtMost(limit int) error {
 		_ = x.ctx.Conn().SetReadDeadline(time.Now().Add(x.table.config.Timeouts.Body))
 	}
 	began := time.Now()
-	defer func() { x.stages.read = time.Since(began) }()
+	defer x.stages.read.ended(x, began)
 	if gone := x.setReading(true); gone != nil {
 		return gone
 	}

@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/hex"
+	"errors"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"mete/balancer"
+	"mete/limits"
 )
 
 // observe writes the exchange down: metrics and one log line.
@@ -14,41 +17,104 @@ func (x *exchange) observe(outcome balancer.Outcome) {
 	if x.unseen {
 		return
 	}
-	took := time.Since(x.began)
+	now := time.Now()
+	took := now.Sub(x.began)
+	fault := x.fault(outcome)
 	m := x.g.metrics
+	m.routed(cmp.Or(x.route, otherRoute), x.status)
+	if x.streaming {
+		m.streams.Dec()
+	}
 	if x.refusal != nil {
 		m.refused(x.refusal)
 	}
 	if x.cut != nil {
-		m.cut.WithLabelValues(string(x.fault(outcome))).Inc()
+		m.cut.WithLabelValues(string(fault)).Inc()
 	}
 	if outcome == balancer.ClientLeft || x.cancelled() == errClientLeft && !x.sse.done {
 		m.left.WithLabelValues(x.phase.String()).Inc()
 	}
-	if x.model != nil {
-		x.observeModel(outcome, took)
-	}
-	x.logLine(outcome, took)
+	x.observeModel(outcome, fault, took)
+	x.observeCaller(now)
+	x.logLine(outcome, fault, took)
 }
 
-func (x *exchange) observeModel(outcome balancer.Outcome, took time.Duration) {
+func (x *exchange) observeModel(outcome balancer.Outcome, fault fault, took time.Duration) {
+	if x.model == nil {
+		if fault != faultNone {
+			x.g.metrics.errors.WithLabelValues(unknownModel, string(fault)).Inc()
+		}
+		return
+	}
 	m := x.model.metrics
 	m.count(x.status)
+	if fault != faultNone {
+		m.errors[fault].Inc()
+	}
+	if x.grant != nil && x.phase >= phaseQueue {
+		x.model.pool.metrics.queueWait.Observe(x.stages.queue.took.Seconds())
+	}
 	if x.attempts == 0 {
 		return
 	}
 	if x.refusal == nil {
 		x.g.metrics.attempt(x.model.pool, outcome)
 	}
-	m.duration.Observe(took.Seconds())
-	if x.stages.firstByte > 0 {
-		m.firstByte.Observe(x.stages.firstByte.Seconds())
-	}
-	if s := &x.stages; s.sent > 0 && x.attempts == 1 {
-		x.g.metrics.overhead.Observe((s.sent - s.read - s.queue - s.connect).Seconds())
-	}
+	x.observeTimes(took)
 	m.prompt.Add(float64(x.used.prompt))
 	m.completion.Add(float64(x.used.completion))
+	m.relayedBytes.Add(float64(x.bytesSent))
+}
+
+// observeTimes observes what a request that was sent to a replica took.
+func (x *exchange) observeTimes(took time.Duration) {
+	m, s := x.model.metrics, &x.stages
+	m.duration.Observe(took.Seconds())
+	for i, stage := range [...]*span{stageAuth: &s.auth, stageRead: &s.read, stageLimit: &s.limit, stageQueue: &s.queue, stageConnect: &s.connect} {
+		x.g.metrics.stages[i].Observe(stage.took.Seconds())
+	}
+	if s.sent > 0 && x.attempts == 1 {
+		x.g.metrics.overhead.Observe((s.sent - s.read.took - s.queue.took - s.connect.took).Seconds())
+	}
+	if s.firstByte == 0 {
+		return
+	}
+	answer := took - s.firstByte
+	x.g.metrics.stages[stageFirstByte].Observe((s.firstByte - s.sent).Seconds())
+	x.g.metrics.stages[stageAnswer].Observe(answer.Seconds())
+	if !x.answer.stream {
+		return
+	}
+	m.firstToken.Observe(s.firstByte.Seconds())
+	m.recent.add(s.firstByte, x.began.Add(took))
+	if n := x.used.completion; n > 1 && x.cut == nil {
+		m.perToken.Observe(answer.Seconds() / float64(n-1))
+	}
+}
+
+// observeCaller counts the exchange for the owner of its key.
+func (x *exchange) observeCaller(now time.Time) {
+	if x.caller == nil {
+		return
+	}
+	m := x.g.metrics.callers.of(x.caller.Owner, now)
+	if x.grant == nil {
+		if x.refusal != nil && x.refusal.fault == faultLimit {
+			m.limited.Inc()
+		}
+		return
+	}
+	m.requests.Inc()
+	m.prompt.Add(float64(x.used.prompt))
+	m.completion.Add(float64(x.used.completion))
+}
+
+// noteRefused notes whose request the limiter has refused.
+func (x *exchange) noteRefused(err error) {
+	var refused *limits.Refused
+	if errors.As(err, &refused) {
+		x.caller = refused.Caller
+	}
 }
 
 // fault tells who is to blame for an exchange that did not succeed.
@@ -56,7 +122,7 @@ func (x *exchange) fault(outcome balancer.Outcome) fault {
 	switch {
 	case x.refusal != nil:
 		return x.refusal.fault
-	case outcome == balancer.ClientLeft && x.cut == errDraining:
+	case outcome == balancer.ClientLeft && (x.cut == errDraining || errors.As(x.cut, new(*refusal))):
 		return faultGateway
 	case outcome == balancer.ClientLeft:
 		return faultCaller
@@ -67,8 +133,7 @@ func (x *exchange) fault(outcome balancer.Outcome) fault {
 }
 
 // logLine writes the one line of this exchange. It has no prompt and no key.
-func (x *exchange) logLine(outcome balancer.Outcome, took time.Duration) {
-	fault := x.fault(outcome)
+func (x *exchange) logLine(outcome balancer.Outcome, fault fault, took time.Duration) {
 	e := x.g.log.Info()
 	if fault == faultReplica || fault == faultGateway || fault == faultStore {
 		e = x.g.log.Warn()
@@ -96,8 +161,7 @@ func (x *exchange) logLine(outcome balancer.Outcome, took time.Duration) {
 }
 
 func (x *exchange) logCaller(e *zerolog.Event) {
-	if x.grant != nil {
-		c := x.grant.Caller
+	if c := x.caller; c != nil {
 		e.Str("key", c.KeyID).Str("owner", c.Owner).Str("plan", c.Plan)
 	}
 	if x.model != nil {
@@ -113,7 +177,7 @@ func (x *exchange) logAttempts(e *zerolog.Event, outcome balancer.Outcome) {
 	if x.failure != nil {
 		e.Str("failure", x.failure.Error())
 	}
-	e.Bool("stream", x.stream).Dur("limit", x.stages.limit).Dur("queue", x.stages.queue)
+	e.Bool("stream", x.stream).Dur("limit", x.stages.limit.took).Dur("queue", x.stages.queue.took)
 	e.Dur("first_byte", x.stages.firstByte).Int64("prompt_tokens", x.used.prompt).Int64("completion_tokens", x.used.completion)
 }
 

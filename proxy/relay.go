@@ -79,12 +79,17 @@ func (x *exchange) relayTo(w io.Writer) error {
 			return err
 		}
 		var err error
+		before := x.sse.deltas
 		if p, err = x.nextPart(now); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return x.cutOff(&client, err)
 		}
+		last := now
 		now = time.Now()
+		if x.sse.deltas > before {
+			x.model.metrics.interToken.Observe(now.Sub(last).Seconds())
+		}
 	}
 }
 

@@ -139,10 +139,10 @@ func (x *exchange) commonHeader() {
 
 // append writes the stages as a Server-Timing value (W3C), in milliseconds.
 func (s *stages) append(b []byte) []byte {
-	b = appendStage(b, "auth", s.auth)
-	b = appendStage(b, ", limit", s.limit)
-	b = appendStage(b, ", queue", s.queue)
-	b = appendStage(b, ", connect", s.connect)
+	b = appendStage(b, "auth", s.auth.took)
+	b = appendStage(b, ", limit", s.limit.took)
+	b = appendStage(b, ", queue", s.queue.took)
+	b = appendStage(b, ", connect", s.connect.took)
 	return appendStage(b, ", first_byte", s.firstByte)
 }
 
@@ -205,5 +205,6 @@ func (g *Gateway) refuseUnreadable(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.Header.Set("x-request-id", hex.EncodeToString(id[:]))
 	ctx.SetBody(errorBody(r))
 	g.metrics.refused(r)
+	g.metrics.routed(otherRoute, r.status)
 	g.log.Info().Hex("id", id[:]).Str("path", "other").Str("fault", string(r.fault)).Str("code", r.code).Int("status", r.status).Send()
 }

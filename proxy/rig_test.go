@@ -23,6 +23,7 @@ import (
 	"mete/bench/sim"
 	"mete/config"
 	"mete/limits"
+	"mete/proxy/meter"
 )
 
 func TestMain(m *testing.M) {
@@ -141,7 +142,7 @@ func (r *rig) start(cfg *config.Config) {
 	}
 	r.gateway, err = New(cfg, Options{
 		Limiter: r.limiter, Pools: map[string]*balancer.Pool{"general": pool},
-		Registry: r.registry, Log: zerolog.New(r.log), DeviceToken: r.deviceToken,
+		Metrics: meter.NewBook(r.registry, false), Log: zerolog.New(r.log), DeviceToken: r.deviceToken,
 	})
 	if err != nil {
 		r.Fatal(err)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -57,6 +58,7 @@ func (g *Gateway) route(x *exchange) error {
 		}
 		return x.infer(e)
 	}
+	x.route = routeOf(path)
 	switch {
 	case string(path) == "/v1/models":
 		return x.get(func() error { return x.answerJSON(x.table.list()) })
@@ -72,6 +74,41 @@ func (g *Gateway) route(x *exchange) error {
 		return x.get(x.health)
 	}
 	return callerRefusal(404, "unknown_url", "", "There is no such endpoint. The ones there are start with /v1; check the base URL.")
+}
+
+// routeNames are what metrics, logs and spans call the routes that are not
+// inference.
+var routeNames = map[string]string{
+	"/v1/models": "models", "/v1/auth/device/code": "device/code", "/v1/auth/device/token": "device/token",
+	"/v1/auth/key": "key", "/health": "health",
+}
+
+// otherRoute stands for every path that is not one of ours: what a client sends
+// there may be anything, a key included.
+const otherRoute = "other"
+
+// routes are the names of all routes.
+func routes() []string {
+	names := []string{"model", otherRoute}
+	for _, name := range routeNames {
+		names = append(names, name)
+	}
+	for _, e := range endpoints {
+		if !slices.Contains(names, e.name) {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}
+
+func routeOf(path []byte) string {
+	if name, ok := routeNames[string(path)]; ok {
+		return name
+	}
+	if strings.HasPrefix(string(path), "/v1/models/") {
+		return "model"
+	}
+	return otherRoute
 }
 
 // get answers a GET, and a HEAD likewise; other methods are refused.

@@ -201,7 +201,7 @@ func TestPanicSettlesToo(t *testing.T) {
 	whole := r.gateway.table.Load()
 	broken := &table{config: whole.config, metrics: whole.metrics}
 	unpooled := *whole.models["mete"]
-	unpooled.pool = &pool{endpoints: unpooled.pool.endpoints}
+	unpooled.pool = &pool{endpoints: unpooled.pool.endpoints, metrics: unpooled.pool.metrics}
 	broken.models = map[string]*model{"mete": &unpooled}
 	r.gateway.table.Store(broken)
 	wantError(t, r.post("/v1/chat/completions", chatBody), 500, "internal_error", "")

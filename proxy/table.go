@@ -74,7 +74,7 @@ func newTable(cfg *config.Config, pools map[string]*balancer.Pool, m *metrics) (
 }
 
 func newPool(p *balancer.Pool, settings config.Pool, m *metrics) *pool {
-	made := &pool{Pool: p, endpoints: settings.Endpoints, metrics: m.pool(p)}
+	made := &pool{Pool: p, endpoints: settings.Endpoints, metrics: m.pool(p.Name())}
 	if key := settings.APIKey.Reveal(); key != "" {
 		made.authorization = []byte("Authorization: Bearer " + key + "\r\n")
 	}
