@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"mete/config"
 	"mete/proxy/meter"
 )
 
@@ -40,7 +41,7 @@ var metricSections = []struct{ prefix, title string }{
 
 func TestMetricsPageListsWhatIsMade(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig())
+	s := startSite(t, withPool(siteConfig(), func(p *config.Pool) { p.Replicas = []string{"http://" + deadAddress(t)} }))
 	page, err := os.ReadFile(metricsPage)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func tablesOf(families []meter.Family) string {
 // Prometheus's own linter knows the conventions for names and units.
 func TestMetricNamesFollowPrometheusConventions(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig())
+	s := startSite(t, withPool(siteConfig(), func(p *config.Pool) { p.Replicas = []string{"http://" + deadAddress(t)} }))
 	problems, err := testutil.GatherAndLint(s.registry)
 	if err != nil {
 		t.Fatal(err)
