@@ -46,7 +46,7 @@ var expectations = map[string]plausible{
 	"mete_request_duration_seconds": {15, 40}, "mete_requests_total": {15, 40}, "mete_resends_total": either, "mete_retries_total": {1, 6},
 	"mete_source_changed_timestamp_seconds": unix, "mete_source_replicas": {1, 2}, "mete_source_up": one,
 	"mete_stage_duration_seconds": {90, 250}, "mete_streams": nothing, "mete_time_per_output_token_seconds": {6, 20},
-	"mete_time_to_first_token_seconds": {6, 20}, "mete_tokens_total": some, "mete_unwatched_total": nothing,
+	"mete_time_to_first_token_seconds": {6, 20}, "mete_tokens_total": some, "mete_trace_spans_total": nothing, "mete_unwatched_total": nothing,
 }
 
 // TestEveryDocumentedMetricIsThereAndPlausible starts everything, lets all that

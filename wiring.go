@@ -23,6 +23,7 @@ import (
 	"mete/limits"
 	"mete/proxy"
 	"mete/proxy/meter"
+	"mete/proxy/trace"
 )
 
 // running is a gateway with all that it stands on.
@@ -35,6 +36,7 @@ type running struct {
 	registry *prometheus.Registry
 	book     *meter.Book
 	meters   lifeMeters
+	tracer   *trace.Tracer // nil: nothing is traced
 	gateway  *proxy.Gateway
 	api      net.Listener
 	admin    net.Listener
@@ -58,7 +60,7 @@ func startAnnouncing(ctx context.Context, cfg *config.Config, log zerolog.Logger
 	r.registry, r.book = newMeters(cfg.Metrics)
 	r.meters = newLifeMeters(r.book)
 	for _, step := range []func(context.Context) error{
-		r.listen, r.openStore, r.openLimiter, r.makePools, r.makeWeb, r.makeGateway, r.makeMeters, r.runPools,
+		r.listen, r.openStore, r.openLimiter, r.makePools, r.makeWeb, r.openTracer, r.makeGateway, r.makeMeters, r.runPools,
 		r.serveAdmin, r.awaitReplicas, r.serveAPI, r.serveWeb, r.register,
 	} {
 		if err := step(ctx); err != nil {
@@ -123,6 +125,7 @@ func (r *running) makeMeters(context.Context) error {
 		newModelMeters(r.book, modelMeters{config: config, pools: pools, waiting: r.gateway.Waiting, recent: r.gateway.RecentTTFT}),
 		newLimitMeters(r.book, r.limiter.Stats, r.store.PoolStats),
 		newSourceMeters(r.book, func() []*source { return r.sources }),
+		newTraceMeters(r.book, r.tracer),
 	} {
 		r.book.Register(c)
 	}
@@ -233,7 +236,7 @@ func (r *running) serveAPI(context.Context) error {
 }
 
 func (r *running) makeGateway(context.Context) error {
-	options := proxy.Options{Limiter: r.limiter, Pools: r.pools, Metrics: r.book, Log: r.log}
+	options := proxy.Options{Limiter: r.limiter, Pools: r.pools, Metrics: r.book, Log: r.log, Tracer: r.tracer}
 	if r.keys != nil {
 		options.Revoke = func(ctx context.Context, id string) error {
 			key, err := r.keys.Revoke(ctx, id)

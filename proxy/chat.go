@@ -6,6 +6,7 @@ import (
 
 	"mete/balancer"
 	"mete/limits"
+	"mete/proxy/trace"
 )
 
 // infer carries an inference request through the first six of the seven verbs;
@@ -105,7 +106,11 @@ func (x *exchange) acquire() error {
 // forward makes one attempt: it returns nil once the answer may be relayed.
 func (x *exchange) forward() error {
 	x.attempts++
-	x.tries[x.attempts-1] = try{replica: x.lease.Replica(), at: time.Since(x.began)}
+	t := &x.tries[x.attempts-1]
+	*t = try{replica: x.lease.Replica(), at: time.Since(x.began)}
+	if x.trace.Sampled {
+		t.id = trace.NewSpanID()
+	}
 	x.phase = phaseHeader
 	if err := x.roundTrip(); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"mete/balancer"
 	"mete/limits"
 	"mete/proxy/body"
+	"mete/proxy/trace"
 )
 
 // exchange is one request with its answer. It is filled in on the way, and
@@ -28,6 +29,7 @@ type exchange struct {
 	began time.Time
 	id    limits.ID
 	head  requestHead
+	trace trace.Context
 
 	endpoint *endpoint // nil for what is not inference
 	model    *model
@@ -41,6 +43,7 @@ type exchange struct {
 	tail     *tail // the last bytes of a long answer that is not streamed
 
 	prompt int64 // estimated, tokens
+	most   int64 // tokens that the request asks for at most, -1 where it does not say
 	stream bool  // what the request asks for
 
 	record
@@ -116,7 +119,9 @@ type try struct {
 	replica *balancer.Replica
 	outcome balancer.Outcome
 	at, end time.Duration // since the exchange began
+	connect span
 	failure error
+	id      trace.SpanID // under which the replica knows it, if it is traced
 }
 
 // The stages, as metrics, spans and the server-timing header name them.
@@ -149,6 +154,9 @@ func (g *Gateway) open(ctx *fasthttp.RequestCtx) *exchange {
 	x.life, x.end = context.WithCancelCause(context.Background())
 	g.enter(x)
 	x.refusal = x.head.read(&ctx.Request.Header)
+	if g.tracer != nil || x.head.traceparent != nil {
+		x.trace = g.tracer.Begin(x.head.traceparent)
+	}
 	return x
 }
 

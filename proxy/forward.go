@@ -73,6 +73,7 @@ func (x *exchange) roundTrip() error {
 	began := time.Now()
 	conn, err := u.dial(x.life)
 	x.stages.connect.ended(x, began)
+	x.tries[x.attempts-1].connect.ended(x, began)
 	if err != nil {
 		return x.orGone(err)
 	}
@@ -151,9 +152,21 @@ func (x *exchange) appendHead(dst []byte, u *upstream, length int) []byte {
 	dst = x.appendAttemptID(dst)
 	dst = append(dst, "\r\nEndpoint-Load-Metrics-Format: TEXT\r\n"...) // the replica may answer with its load
 	dst = append(dst, x.model.pool.authorization...)
-	dst = appendField(dst, "traceparent: ", x.head.traceparent)
-	dst = appendField(dst, "tracestate: ", x.head.tracestate)
-	return append(dst, "\r\n"...)
+	return append(x.appendTrace(dst), "\r\n"...)
+}
+
+// appendTrace builds the trace context anew from what was read of the caller's.
+func (x *exchange) appendTrace(dst []byte) []byte {
+	if !x.trace.Known() {
+		return dst
+	}
+	dst = append(dst, "traceparent: "...)
+	dst = x.trace.AppendHeader(dst, x.tries[x.attempts-1].id)
+	dst = append(dst, "\r\n"...)
+	if x.trace.Given {
+		dst = appendField(dst, "tracestate: ", x.head.tracestate)
+	}
+	return dst
 }
 
 func appendField(dst []byte, name string, value []byte) []byte {

@@ -18,6 +18,7 @@ import (
 	"mete/devicecode"
 	"mete/limits"
 	"mete/proxy/meter"
+	"mete/proxy/trace"
 )
 
 // Options are what a gateway is given by its maker.
@@ -26,6 +27,7 @@ type Options struct {
 	Pools   map[string]*balancer.Pool // by the names of the configuration
 	Metrics *meter.Book
 	Log     zerolog.Logger
+	Tracer  *trace.Tracer // nil: nothing is traced
 	// Revoke revokes a key of the store by its id. Nil: no key can be revoked.
 	Revoke func(ctx context.Context, id string) error
 	// DeviceCode and DeviceToken answer the routes of device login. Nil: it is
@@ -43,6 +45,7 @@ type Gateway struct {
 	metrics                 *metrics
 	server                  *fasthttp.Server
 	ids                     *idSource
+	tracer                  *trace.Tracer
 	bodies                  bodyBudget
 
 	table     atomic.Pointer[table]
@@ -63,6 +66,7 @@ func New(cfg *config.Config, o Options) (*Gateway, error) {
 		deviceCode: o.DeviceCode, deviceToken: o.DeviceToken,
 		format:  auth.NewFormat(cfg.Service),
 		log:     o.Log,
+		tracer:  o.Tracer,
 		metrics: newMetrics(o.Metrics, cfg.Metrics.Callers),
 		ids:     newIDSource(),
 		live:    make(map[*exchange]struct{}),

@@ -5,6 +5,8 @@ import (
 	"net/url"
 
 	"github.com/valyala/fasthttp"
+
+	"mete/proxy/trace"
 )
 
 // requestHead is what the gateway reads in a request's header. Its slices are
@@ -15,8 +17,8 @@ type requestHead struct {
 	clientID     []byte // the client's own x-request-id, if it is sane
 	contentType  []byte
 	encoding     []byte // Content-Encoding
-	traceparent  []byte // W3C trace context, passed on
-	tracestate   []byte
+	traceparent  []byte // W3C trace context; empty, not nil, if there are several
+	tracestate   []byte // all values, joined by commas, if they may be passed on
 	forwardedFor []byte // all values of X-Forwarded-For, joined by commas
 
 	length, chunked bool // how the body is framed
@@ -86,11 +88,11 @@ func (h *requestHead) field(name, value []byte) *refusal {
 		}
 	case len("tracestate"):
 		if is(name, "tracestate") {
-			h.tracestate = value
+			h.traceState(value)
 		}
 	case len("traceparent"):
 		if is(name, "traceparent") {
-			h.traceparent = value
+			h.traceParent(value)
 		}
 	case len("x-request-id"):
 		if is(name, "x-request-id") && isSaneID(value) {
@@ -116,6 +118,23 @@ func (h *requestHead) field(name, value []byte) *refusal {
 		}
 	}
 	return nil
+}
+
+// traceParent notes the one traceparent; of several, none counts (W3C).
+func (h *requestHead) traceParent(value []byte) {
+	if h.traceparent != nil {
+		value = value[:0]
+	}
+	h.traceparent = value
+}
+
+func (h *requestHead) traceState(value []byte) {
+	if h.tracestate != nil {
+		value = append(append(bytes.Clone(h.tracestate), ','), value...)
+	}
+	if h.tracestate = value; !trace.ValidState(value) {
+		h.tracestate = value[:0]
+	}
 }
 
 func (h *requestHead) forwarded(value []byte) {

@@ -101,7 +101,7 @@ func (x *exchange) findModel() error {
 	if x.scan.Stream && !x.ctx.Request.Header.IsHTTP11() {
 		return refuseOldHTTP
 	}
-	x.prompt, x.stream = x.estimatePrompt(), x.scan.Stream
+	x.prompt, x.stream, x.most = x.estimatePrompt(), x.scan.Stream, x.scan.MaxTokens
 	return x.scan.FitsWindow(int64(m.ContextWindow))
 }
 

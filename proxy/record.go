@@ -36,6 +36,9 @@ func (x *exchange) observe(outcome balancer.Outcome) {
 	}
 	x.observeModel(outcome, fault, took)
 	x.observeCaller(now)
+	if x.trace.Sampled {
+		x.recordTrace(outcome, fault, took)
+	}
 	x.logLine(outcome, fault, took)
 }
 
@@ -69,7 +72,7 @@ func (x *exchange) observeModel(outcome balancer.Outcome, fault fault, took time
 // observeTimes observes what a request that was sent to a replica took.
 func (x *exchange) observeTimes(took time.Duration) {
 	m, s := x.model.metrics, &x.stages
-	m.duration.Observe(took.Seconds())
+	x.observeTraced(m.duration, took)
 	for i, stage := range [...]*span{stageAuth: &s.auth, stageRead: &s.read, stageLimit: &s.limit, stageQueue: &s.queue, stageConnect: &s.connect} {
 		x.g.metrics.stages[i].Observe(stage.took.Seconds())
 	}
@@ -85,7 +88,7 @@ func (x *exchange) observeTimes(took time.Duration) {
 	if !x.answer.stream {
 		return
 	}
-	m.firstToken.Observe(s.firstByte.Seconds())
+	x.observeTraced(m.firstToken, s.firstByte)
 	m.recent.add(s.firstByte, x.began.Add(took))
 	if n := x.used.completion; n > 1 && x.cut == nil {
 		m.perToken.Observe(answer.Seconds() / float64(n-1))

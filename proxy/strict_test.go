@@ -122,17 +122,3 @@ func (r *rig) answersTo(t *testing.T, wire, method string, whole bool) string {
 	}
 	return strings.Join(all, ", ")
 }
-
-// TestTraceContextIsPassedOnAsItCame: what is in it is the tracers' business,
-// as long as it cannot become another field.
-func TestTraceContextIsPassedOnAsItCame(t *testing.T) {
-	r := newRig(t)
-	const odd = "b\xff\x80 \t c"
-	client := r.open(strings.Replace(postWire("/v1/chat/completions", chatBody), "Host: x\r\n", "Host: x\r\ntraceparent: "+odd+"\r\n", 1))
-	if response := client.answer("POST"); response.StatusCode != 200 {
-		t.Errorf("status %d", response.StatusCode)
-	}
-	if head, _ := r.replicas[0].LastRequest(); !strings.Contains(string(head), "\r\ntraceparent: "+odd+"\r\n") {
-		t.Errorf("the replica got %q", head)
-	}
-}
