@@ -75,7 +75,7 @@ func TestEveryDocumentedMetricIsThereAndPlausible(t *testing.T) {
 				t.Errorf("%s: say what is plausible", f.Name)
 			}
 			if got := sumOf(families[f.Name]); families[f.Name] == nil || !(got >= want.least && got <= want.most) {
-				t.Errorf("gateway %d: %s is %v, want %v to %v: %v", i, f.Name, got, want.least, want.most, families[f.Name].GetMetric())
+				t.Errorf("gateway %d: %s is %v, want %v to %v: %.500v", i, f.Name, got, want.least, want.most, families[f.Name].GetMetric())
 			}
 			if kind := strings.ToLower(families[f.Name].GetType().String()); kind != f.Type {
 				t.Errorf("%s is a %s, the list says %s", f.Name, kind, f.Type)

@@ -141,6 +141,7 @@ func (s *system) successes(gateway int) {
 		s.want(200, gateway, "POST", chatPath, s.open, streamOf("mete"))
 	}
 	s.want(200, gateway, "POST", chatPath, s.open, streamOf("mete-thinking"))
+	s.want(200, gateway, "POST", chatPath, s.open, faultOf("mete", "slow; pause=10ms")) // so that tokens come one by one
 	s.want(200, gateway, "POST", chatPath, s.open, chatOf("named"))
 	s.want(200, gateway, "POST", "/v1/completions", s.open, `{"model":"mete","prompt":"hello"}`)
 	s.want(200, gateway, "GET", "/v1/models", "", "")
