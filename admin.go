@@ -40,6 +40,8 @@ func (r *running) adminRoutes() http.Handler {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	token := r.cfg.Keystore.AdminToken.Reveal()
 	mux.Handle("GET /admin/usage", auth.RequireToken(token, http.HandlerFunc(r.serveUsage)))
+	mux.Handle("GET /admin/log-level", auth.RequireToken(token, http.HandlerFunc(r.showLogLevel)))
+	mux.Handle("PUT /admin/log-level", auth.RequireToken(token, http.HandlerFunc(r.changeLogLevel)))
 	if r.keys != nil {
 		api := &auth.API{
 			Store: r.keys, Token: token, Log: r.log,

@@ -71,6 +71,7 @@ func startFleet(t *testing.T, n int, change func(*config.Config)) *fleet {
 func fleetConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := tryItConfig()
+	cfg.Log.Level = "info"
 	cfg.Listen = config.Listen{API: "127.0.0.1:0", Admin: "127.0.0.1:0"}
 	cfg.Keystore = config.Keystore{
 		AdminToken: "an-admin-token-of-the-tests",

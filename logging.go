@@ -15,9 +15,9 @@ import (
 // newLogger opens the log. The returned function writes what is still
 // buffered, and closes the file.
 func newLogger(c config.Log) (zerolog.Logger, func(), error) {
-	level, err := zerolog.ParseLevel(c.Level)
+	level, err := newLogLevel(c.Level)
 	if err != nil {
-		return zerolog.Logger{}, nil, fmt.Errorf("log.level: %w", err)
+		return zerolog.Logger{}, nil, err
 	}
 	file, closeFile := os.Stderr, func() {}
 	if c.File != "" {
@@ -30,11 +30,11 @@ func newLogger(c config.Log) (zerolog.Logger, func(), error) {
 	zerolog.DurationFieldUnit = time.Millisecond
 	if c.Format == "console" || c.Format == "auto" && isTerminal(file) {
 		console := zerolog.ConsoleWriter{Out: file, TimeFormat: time.TimeOnly}
-		return zerolog.New(console).Level(level).With().Timestamp().Logger(), closeFile, nil
+		return zerolog.New(console).Sample(level).With().Timestamp().Logger(), closeFile, nil
 	}
 	lines := newLineWriter(file)
 	closeLog := func() { lines.close(); closeFile() }
-	return zerolog.New(lines).Level(level).With().Timestamp().Logger(), closeLog, nil
+	return zerolog.New(lines).Sample(level).With().Timestamp().Logger(), closeLog, nil
 }
 
 func isTerminal(f *os.File) bool {

@@ -37,6 +37,7 @@ type site struct {
 // has no replicas yet.
 func siteConfig() *config.Config {
 	cfg := tryItConfig()
+	cfg.Log.Level = "info"
 	cfg.Listen = config.Listen{API: "127.0.0.1:0", Admin: "127.0.0.1:0"}
 	cfg.Plans["open"] = config.DefaultPlan()
 	cfg.Keys = []config.Key{{Name: "tests", Owner: "tests", Plan: "open", SHA256: sha256.Sum256([]byte(poolKey))}}

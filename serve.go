@@ -78,7 +78,7 @@ func run(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready func
 		return err
 	}
 	defer r.close()
-	log.Info().Str("version", buildVersion()).Str("api", r.api.Addr().String()).Str("admin", r.admin.Addr().String()).
+	r.log.Info().Str("version", buildVersion()).Str("api", r.api.Addr().String()).Str("admin", r.admin.Addr().String()).
 		Int("models", len(cfg.Models)).Msg("mete is ready")
 	if ready != nil {
 		if err := ready(r); err != nil {

@@ -30,6 +30,7 @@ import (
 type running struct {
 	cfg      *config.Config
 	log      zerolog.Logger
+	level    *logLevel // of log
 	store    redis.UniversalClient
 	keys     *auth.Store // nil when there are only static keys
 	limiter  *limits.Limiter
@@ -57,6 +58,11 @@ func start(ctx context.Context, cfg *config.Config, log zerolog.Logger) (*runnin
 // startAnnouncing is start, with a choice of where a first password is shown.
 func startAnnouncing(ctx context.Context, cfg *config.Config, log zerolog.Logger, announce io.Writer) (*running, error) {
 	r := &running{cfg: cfg, log: log, announce: announce, failed: make(chan error, 3)}
+	var err error
+	if r.level, err = newLogLevel(cfg.Log.Level); err != nil {
+		return nil, err
+	}
+	r.log = log.Sample(r.level)
 	r.registry, r.book = newMeters(cfg.Metrics)
 	r.meters = newLifeMeters(r.book)
 	for _, step := range []func(context.Context) error{

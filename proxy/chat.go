@@ -91,8 +91,8 @@ func (x *exchange) acquire() error {
 	asked := time.Now()
 	var err error
 	x.model.pool.metrics.waiting.Add(1)
+	defer x.model.pool.metrics.waiting.Add(-1)
 	x.lease, err = x.model.pool.Acquire(x.life, x.need())
-	x.model.pool.metrics.waiting.Add(-1)
 	x.stages.queue.ended(x, asked)
 	switch {
 	case err == nil:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/hex"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -136,7 +137,11 @@ func (x *exchange) fault(outcome balancer.Outcome) fault {
 }
 
 // logLine writes the one line of this exchange. It has no prompt and no key.
+// Times are whole microseconds, which cost less to write than fractions.
 func (x *exchange) logLine(outcome balancer.Outcome, fault fault, took time.Duration) {
+	if fault == faultNone && !x.picked() {
+		return
+	}
 	e := x.g.log.Info()
 	if fault == faultReplica || fault == faultGateway || fault == faultStore {
 		e = x.g.log.Warn()
@@ -144,10 +149,13 @@ func (x *exchange) logLine(outcome balancer.Outcome, fault fault, took time.Dura
 	if e == nil {
 		return
 	}
-	var id [32]byte
-	e.Bytes("id", hex.AppendEncode(id[:0], x.id[:])).Bytes("path", x.logPath())
+	var b [64]byte
+	e.Bytes("id", hex.AppendEncode(b[:0], x.id[:])).Bytes("path", x.logPath())
 	if x.head.clientID != nil {
 		e.Bytes("client_id", x.head.clientID)
+	}
+	if x.trace.Sampled || x.trace.Given {
+		e.Bytes("trace_id", x.trace.AppendTraceID(b[:0]))
 	}
 	x.logCaller(e)
 	x.logAttempts(e, outcome)
@@ -160,7 +168,14 @@ func (x *exchange) logLine(outcome balancer.Outcome, fault fault, took time.Dura
 	if x.cut != nil {
 		e.Str("cut", x.cut.Error())
 	}
-	e.Int("status", x.status).Int64("bytes", x.bytesSent).Dur("took", took).Send()
+	e.Int("status", x.status).Int64("bytes", x.bytesSent).Int64("took_us", took.Microseconds()).Send()
+}
+
+// picked tells whether an exchange that went well is logged: a part of them is,
+// and every one that is traced.
+func (x *exchange) picked() bool {
+	part := x.table.config.Log.Sample
+	return part >= 1 || x.trace.Sampled || rand.Float64() < part
 }
 
 func (x *exchange) logCaller(e *zerolog.Event) {
@@ -168,20 +183,26 @@ func (x *exchange) logCaller(e *zerolog.Event) {
 		e.Str("key", c.KeyID).Str("owner", c.Owner).Str("plan", c.Plan)
 	}
 	if x.model != nil {
-		e.Str("model", x.model.ID)
+		e.Str("model", x.model.ID).Str("pool", x.model.Pool)
 	}
 }
 
 func (x *exchange) logAttempts(e *zerolog.Event, outcome balancer.Outcome) {
+	s := &x.stages
+	if x.grant != nil {
+		e.Bool("stream", x.stream).Int64("limit_us", s.limit.took.Microseconds()).Int64("queue_us", s.queue.took.Microseconds())
+	}
 	if x.attempts == 0 {
 		return
 	}
-	e.Str("replica", x.replica).Int("attempts", x.attempts).Stringer("outcome", outcome)
+	e.Str("replica", x.replica).Int("attempts", x.attempts).Str("outcome", outcome.String())
 	if x.failure != nil {
-		e.Str("failure", x.failure.Error())
+		e.Str("failed", x.tries[0].replica.ID).Str("failure", x.failure.Error())
 	}
-	e.Bool("stream", x.stream).Dur("limit", x.stages.limit.took).Dur("queue", x.stages.queue.took)
-	e.Dur("first_byte", x.stages.firstByte).Int64("prompt_tokens", x.used.prompt).Int64("completion_tokens", x.used.completion)
+	if s.connect.took > 0 {
+		e.Int64("connect_us", s.connect.took.Microseconds())
+	}
+	e.Int64("first_byte_us", s.firstByte.Microseconds()).Int64("prompt_tokens", x.used.prompt).Int64("completion_tokens", x.used.completion)
 }
 
 // logPath is the path, as far as it is one of ours: what else a client sends
@@ -190,5 +211,5 @@ func (x *exchange) logPath() []byte {
 	if x.endpoint != nil || x.status == 200 {
 		return x.ctx.Request.URI().PathOriginal()
 	}
-	return []byte("other")
+	return []byte(otherRoute)
 }

@@ -30,7 +30,7 @@ func (x *exchange) recordTrace(outcome balancer.Outcome, fault fault, took time.
 		t.Key, t.Owner, t.Plan = c.KeyID, c.Owner, c.Plan
 	}
 	if x.model != nil {
-		t.Operation, t.Model, t.Pool = x.endpoint.operation(), x.model.ID, x.model.pool.Name()
+		t.Operation, t.Model, t.Pool = x.endpoint.operation(), x.model.ID, x.model.Pool
 		t.Stream, t.MaxTokens, t.FirstByte = x.stream, x.most, s.firstByte
 		t.Input, t.Output = x.used.prompt, x.used.completion
 	}
