@@ -67,7 +67,8 @@ func (x *exchange) read() error {
 // watch notices from here on when the client leaves.
 func (x *exchange) watch() {
 	x.phase = phaseQueue
-	if !x.watcher.start(x.ctx.Conn()) {
+	x.peer = peerOf(x.ctx.Conn())
+	if !x.peer.watch(x.left) {
 		x.g.metrics.unwatched.Inc()
 	}
 }

@@ -168,37 +168,71 @@ func TestClientThatLeavesBehindPipelinedBytesIsNoticed(t *testing.T) {
 }
 
 // TestWatchOutlivesTheServersReadTimeout: the server's deadline for the header
-// is still set while the handler runs, and would end the watch unnoticed.
+// is still set while the handler runs.
 func TestWatchOutlivesTheServersReadTimeout(t *testing.T) {
 	client, server := socketPair(t)
 	_ = server.SetReadDeadline(time.Now().Add(-time.Second))
 	left := make(chan struct{})
-	w := &watcher{}
-	w.init(func() { close(left) })
-	if !w.start(server) {
+	p := watched(t, server)
+	if !p.watch(func() { close(left) }) {
 		t.Fatal("the connection cannot be watched")
 	}
 	_ = client.Close()
 	await(t, left)
-	w.stop()
+	p.unwatch()
 }
 
 func TestWatchEndsWithoutReading(t *testing.T) {
 	client, server := socketPair(t)
-	w := &watcher{}
-	w.init(func() { t.Error("the client has not left") })
-	if !w.start(server) {
+	p := watched(t, server)
+	if !p.watch(func() { t.Error("the client has not left") }) {
 		t.Fatal("the connection cannot be watched")
 	}
 	if _, err := io.WriteString(client, "next request"); err != nil {
 		t.Fatal(err)
 	}
-	w.stop()
-	_ = server.SetReadDeadline(time.Time{})
+	p.unwatch()
 	got := make([]byte, len("next request"))
 	if _, err := io.ReadFull(server, got); err != nil || string(got) != "next request" {
 		t.Errorf("got %q, %v", got, err)
 	}
+}
+
+// TestAPeerThatHasLeftIsKnownToTheNextWatch: the kernel tells of it once.
+func TestAPeerThatHasLeftIsKnownToTheNextWatch(t *testing.T) {
+	client, server := socketPair(t)
+	p := watched(t, server)
+	first := make(chan struct{})
+	p.watch(func() { close(first) })
+	_ = client.Close()
+	await(t, first)
+	p.unwatch()
+	again := make(chan struct{})
+	p.watch(func() { close(again) })
+	await(t, again)
+}
+
+func TestAHalfClosedPeerBehindUnreadBytesHasLeft(t *testing.T) {
+	client, server := socketPair(t)
+	p := watched(t, server)
+	left := make(chan struct{})
+	p.watch(func() { close(left) })
+	_, _ = io.WriteString(client, "nobody reads this")
+	_ = client.(*net.TCPConn).CloseWrite()
+	await(t, left)
+}
+
+// watched is the peer of c, watched until the test ends.
+func watched(t *testing.T, c net.Conn) *peer {
+	t.Helper()
+	h, err := newHangups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.close)
+	p := &peer{}
+	h.add(c, p)
+	return p
 }
 
 func socketPair(t *testing.T) (client, server net.Conn) {

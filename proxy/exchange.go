@@ -37,7 +37,8 @@ type exchange struct {
 	scan     *body.Scan
 	grant    *limits.Grant
 	lease    balancer.Lease
-	watcher  *watcher // kept with the exchange, for the next one
+	peer     *peer  // the client, once it is watched
+	left     func() // called when the client leaves; kept with the exchange, for the next one
 	answer   answer
 	sse      sseReader
 	tail     *tail // the last bytes of a long answer that is not streamed
@@ -139,8 +140,8 @@ const (
 var stageNames = [stageCount]string{"auth", "read", "limit", "queue", "connect", "first_byte", "answer"}
 
 var exchanges = sync.Pool{New: func() any {
-	x := &exchange{scan: new(body.Scan), answer: answer{head: new(fasthttp.ResponseHeader)}, watcher: new(watcher)}
-	x.watcher.init(func() { x.leave(errClientLeft) })
+	x := &exchange{scan: new(body.Scan), answer: answer{head: new(fasthttp.ResponseHeader)}}
+	x.left = func() { x.leave(errClientLeft) }
 	return x
 }}
 
@@ -185,7 +186,7 @@ func (x *exchange) panicked(v any) {
 
 // close settles the exchange. It is called exactly once.
 func (x *exchange) close() {
-	x.watcher.stop()
+	x.peer.unwatch()
 	x.settle()
 	x.dropAnswer()
 	x.g.exit(x)
@@ -194,7 +195,7 @@ func (x *exchange) close() {
 	x.body.release(&x.g.bodies)
 	x.answer.reset()
 	x.sse.reset(false)
-	*x = exchange{scan: x.scan, sse: x.sse, answer: x.answer, watcher: x.watcher}
+	*x = exchange{scan: x.scan, sse: x.sse, answer: x.answer, left: x.left}
 	exchanges.Put(x)
 }
 
@@ -206,8 +207,11 @@ func (x *exchange) leave(cause error) {
 		if x.conn != nil {
 			_ = x.conn.Close()
 		}
-		if cause == errDraining {
+		switch cause {
+		case errDraining:
 			x.hurryClient()
+		case errClientLeft: // a write that waits for it would hold the replica's connection open
+			_ = x.ctx.Conn().SetWriteDeadline(longAgo)
 		}
 	}
 	x.mu.Unlock()
@@ -215,8 +219,7 @@ func (x *exchange) leave(cause error) {
 }
 
 // hurryClient wakes an exchange that waits for its client, when the gateway
-// must not wait any longer. The watcher needs the read deadline once the body is
-// there.
+// must not wait any longer.
 func (x *exchange) hurryClient() {
 	_ = x.ctx.Conn().SetWriteDeadline(time.Now().Add(time.Second))
 	if x.reading {

@@ -43,11 +43,12 @@ type answer struct {
 	armed  time.Time // when the limit on standing still was last set
 }
 
-func newUpstream(r *balancer.Replica, t *config.Timeouts) *upstream {
+func newUpstream(r *balancer.Replica, t *config.Timeouts, h *hangups) *upstream {
 	u := &upstream{
 		address: r.ID,
 		host:    r.Host,
 		dialer:  net.Dialer{Timeout: t.Connect},
+		hangups: h,
 		maxIdle: t.ReplicaKeepAlive,
 	}
 	if r.TLS {

@@ -51,6 +51,7 @@ type Gateway struct {
 	table     atomic.Pointer[table]
 	upstreams sync.Map // *balancer.Replica → *upstream
 	retired   atomic.Bool
+	hangups   *hangups
 	janitor   func() // stops the goroutine that sweeps idle upstream connections
 
 	mu   sync.Mutex
@@ -74,6 +75,10 @@ func New(cfg *config.Config, o Options) (*Gateway, error) {
 	g.bodies.limit = int64(cfg.Bounds.BodiesInFlight)
 	g.metrics.watch(o.Metrics, g)
 	if err := g.Apply(cfg, o.Pools); err != nil {
+		return nil, err
+	}
+	var err error
+	if g.hangups, err = newHangups(); err != nil {
 		return nil, err
 	}
 	g.server = g.newServer(cfg)
@@ -106,7 +111,7 @@ func (g *Gateway) forgetSeries() {
 func (g *Gateway) Waiting(pool string) int64 { return g.metrics.pool(pool).waiting.Load() }
 
 // Serve answers requests on ln until Shutdown.
-func (g *Gateway) Serve(ln net.Listener) error { return g.server.Serve(tunedListener{ln}) }
+func (g *Gateway) Serve(ln net.Listener) error { return g.server.Serve(tunedListener{ln, g.hangups}) }
 
 // Ready reports whether requests should be sent here.
 func (g *Gateway) Ready() bool { return !g.retired.Load() }
@@ -142,6 +147,7 @@ const cutGrace = 5 * time.Second
 // Close releases what Shutdown leaves: idle connections to replicas.
 func (g *Gateway) Close() {
 	g.janitor()
+	g.hangups.close()
 	g.upstreams.Range(func(_, u any) bool {
 		u.(*upstream).close()
 		return true
@@ -208,7 +214,7 @@ func (g *Gateway) upstreamOf(r *balancer.Replica) *upstream {
 	if u, ok := g.upstreams.Load(r); ok {
 		return u.(*upstream)
 	}
-	u, _ := g.upstreams.LoadOrStore(r, newUpstream(r, &g.table.Load().config.Timeouts))
+	u, _ := g.upstreams.LoadOrStore(r, newUpstream(r, &g.table.Load().config.Timeouts, g.hangups))
 	return u.(*upstream)
 }
 

@@ -17,25 +17,40 @@ const goneAfter = 30 * time.Second
 // read from after its answer.
 const lingerFor = 2 * time.Second
 
-// tunedListener sets up each connection so that a peer which vanished is
-// noticed.
-type tunedListener struct{ net.Listener }
+// tunedListener sets up each connection so that a peer which left or vanished
+// is noticed.
+type tunedListener struct {
+	net.Listener
+	hangups *hangups
+}
 
 // Accept implements net.Listener.
 func (l tunedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {
 		tune(tcp)
-		return &clientConn{TCPConn: tcp}, nil
+		client := &clientConn{TCPConn: tcp, hangups: l.hangups}
+		l.hangups.add(tcp, &client.peer)
+		return client, nil
 	}
 	return c, err
 }
 
-// clientConn is a client's connection. Its socket can be had by SyscallConn, as
-// the watcher needs.
+// clientConn is a client's connection.
 type clientConn struct {
 	*net.TCPConn
-	linger atomic.Bool
+	peer    peer
+	hangups *hangups // that watch peer
+	linger  atomic.Bool
+}
+
+// clientOf finds the client's connection in c, nil where it is none of ours.
+func clientOf(c net.Conn) *clientConn {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = t.NetConn()
+	}
+	client, _ := c.(*clientConn)
+	return client
 }
 
 // Close closes the connection. One that lingers first tells its peer the end,
@@ -46,12 +61,13 @@ func (c *clientConn) Close() error {
 		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
 		_, _ = io.Copy(io.Discard, c.TCPConn)
 	}
+	c.hangups.forget(&c.peer)
 	return c.TCPConn.Close()
 }
 
 // lingerOn lets a client read the answer to a request that was not read whole.
 func lingerOn(c net.Conn) {
-	if client, ok := c.(*clientConn); ok {
+	if client := clientOf(c); client != nil {
 		client.linger.Store(true)
 	}
 }

@@ -20,6 +20,7 @@ type upstream struct {
 	host    string      // the Host header's value
 	tls     *tls.Config // nil for plain HTTP
 	dialer  net.Dialer
+	hangups *hangups
 	maxIdle time.Duration // below the replica's own idle time-out (uvicorn: 5 s)
 
 	mu     sync.Mutex
@@ -31,8 +32,15 @@ type upstream struct {
 type upstreamConn struct {
 	net.Conn
 	of    *upstream
+	peer  peer            // the replica
 	raw   syscall.RawConn // the socket; nil if it cannot be had
 	since time.Time       // idle since
+}
+
+// Close closes the connection.
+func (c *upstreamConn) Close() error {
+	c.of.hangups.forget(&c.peer)
+	return c.Conn.Close()
 }
 
 // silent reports whether nothing waits to be read, not even an end.
@@ -82,7 +90,9 @@ func (u *upstream) dial(ctx context.Context) (*upstreamConn, error) {
 	if err != nil {
 		return nil, &dialError{err}
 	}
-	return &upstreamConn{Conn: c, of: u, raw: rawConn(c)}, nil
+	conn := &upstreamConn{Conn: c, of: u, raw: rawConn(c)}
+	u.hangups.add(c, &conn.peer)
+	return conn, nil
 }
 
 func (u *upstream) handshake(ctx context.Context, c net.Conn) (net.Conn, error) {

@@ -193,7 +193,7 @@ func TestCertificateIsCheckedForTheReplicasName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if u := newUpstream(p.Replicas()[0], &config.Default().Timeouts); u.tls.ServerName != c.want {
+			if u := newUpstream(p.Replicas()[0], &config.Default().Timeouts, nil); u.tls.ServerName != c.want {
 				t.Errorf("it is checked for %q, want %q", u.tls.ServerName, c.want)
 			}
 		})
