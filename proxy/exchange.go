@@ -205,7 +205,7 @@ func (x *exchange) leave(cause error) {
 	if x.gone == nil {
 		x.gone = cause
 		if x.conn != nil {
-			_ = x.conn.Close()
+			x.conn.abort()
 		}
 		switch cause {
 		case errDraining:
@@ -236,7 +236,7 @@ func (x *exchange) setReading(reading bool) error {
 	return x.gone
 }
 
-// attach makes c the connection that is closed when the exchange is cancelled.
+// attach makes c the connection that is ended when the exchange is cancelled.
 // It returns the cause if it already is; c then is the caller's to close.
 func (x *exchange) attach(c *upstreamConn) error {
 	x.mu.Lock()

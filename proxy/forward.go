@@ -351,8 +351,7 @@ func (x *exchange) dropAnswer() {
 		return
 	}
 	whole := x.detach()
-	clean := whole && a.br != nil && !a.close && a.body.br != nil && a.body.clean()
-	if clean {
+	if whole && !a.close && a.body.clean() {
 		a.conn.of.put(a.conn, time.Now())
 	} else {
 		_ = a.conn.Close()

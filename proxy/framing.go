@@ -23,6 +23,7 @@ type framedBody struct {
 	left  int64 // bytes left in the current chunk, or in a body of known length
 	extra int   // framing bytes read since the last payload
 	digit int   // hex digits read of the current chunk's size
+	stray bool  // something came behind the body, and was not left in br
 	err   error
 }
 
@@ -76,7 +77,7 @@ func (b *framedBody) next() ([]byte, error) {
 // clean reports whether the connection can carry another exchange: the body
 // was read to its end and nothing came behind it.
 func (b *framedBody) clean() bool {
-	return b.err == io.EOF && b.br.Buffered() == 0
+	return b.err == io.EOF && !b.stray && (b.br == nil || b.br.Buffered() == 0)
 }
 
 func (b *framedBody) fail(err error) {
@@ -87,12 +88,32 @@ func (b *framedBody) fail(err error) {
 }
 
 // take consumes what is buffered and returns its payload as one slice of the
-// reader's buffer. The payloads of several chunks are moved together there;
-// a single one, the usual case, is not moved.
+// reader's buffer.
 func (b *framedBody) take() []byte {
 	view, _ := b.br.Peek(b.br.Buffered())
-	var payload []byte
-	used := 0
+	payload, used := b.unframe(view)
+	_, _ = b.br.Discard(used)
+	return payload
+}
+
+// release gives up the reader: from here on the body comes by feed.
+func (b *framedBody) release() {
+	b.stray = b.br.Buffered() > 0
+	b.br = nil
+}
+
+// feed takes the framing off what a read brought in and returns the payload as
+// one slice of view. The read is the caller's own, after release.
+func (b *framedBody) feed(view []byte) []byte {
+	payload, used := b.unframe(view)
+	b.stray = b.stray || used < len(view)
+	return payload
+}
+
+// unframe returns the payload in view as one slice of it. The payloads of
+// several chunks are moved together there; a single one, the usual case, is not
+// moved. All of view is used, unless the body ends before it.
+func (b *framedBody) unframe(view []byte) (payload []byte, used int) {
 	for used < len(view) && b.err == nil {
 		if b.state != chunkData && b.state != plainData {
 			b.step(view[used])
@@ -108,8 +129,7 @@ func (b *framedBody) take() []byte {
 		used += len(data)
 		b.spend(len(data))
 	}
-	_, _ = b.br.Discard(used)
-	return payload
+	return payload, used
 }
 
 // spend counts n payload bytes off the current chunk or body.

@@ -67,30 +67,68 @@ func (s *relayStream) Close() error {
 }
 
 func (x *exchange) relayTo(w io.Writer) error {
-	p := x.answer.first
-	if !x.answer.stream {
-		x.tail = new(tail)
-		x.tail.keep(p)
-	}
 	now := time.Now()
 	client := clientWriter{x: x, w: w, armed: now} // the server has just set the write deadline
-	for {
+	if x.answer.stream {
+		return x.relayEvents(&client, now)
+	}
+	x.tail = new(tail)
+	p, err := x.answer.first, error(nil)
+	for err == nil {
+		x.tail.keep(p)
 		if err := client.write(p, now); err != nil {
 			return err
 		}
-		var err error
-		before := x.sse.deltas
-		if p, err = x.nextPart(now); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return x.cutOff(&client, err)
-		}
-		last := now
+		x.armIdle(now)
+		p, err = x.answer.body.next()
 		now = time.Now()
-		if x.sse.deltas > before {
-			x.model.metrics.interToken.Observe(now.Sub(last).Seconds())
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return x.cutOff(&client, err)
+}
+
+// relayEvents relays a stream. What came with its beginning is still in the
+// reader; the rest is taken from the connection itself, so that no buffer is
+// held between two events.
+func (x *exchange) relayEvents(client *clientWriter, now time.Time) error {
+	a := &x.answer
+	failed := client.write(a.first, now)
+	pass := func(p []byte) (more bool) {
+		if len(p) > 0 && failed == nil {
+			x.sse.feed(p)
+			failed = client.write(p, now)
+		}
+		return failed == nil && a.body.err == nil
+	}
+	more := pass(a.body.take())
+	a.body.release()
+	releaseReader(a.br)
+	a.br, a.first = nil, nil
+	if more {
+		x.armIdle(now)
+		err := a.conn.receive(func(view []byte) bool {
+			last, before := now, x.sse.deltas
+			now = time.Now()
+			x.armIdle(now)
+			more := pass(a.body.feed(view))
+			if x.sse.deltas > before {
+				x.model.metrics.interToken.Observe(now.Sub(last).Seconds())
+			}
+			return more
+		})
+		if err != nil {
+			a.body.fail(err)
 		}
 	}
+	switch {
+	case failed != nil:
+		return failed
+	case a.body.err == io.EOF:
+		return nil
+	}
+	return x.cutOff(client, a.body.err)
 }
 
 // clientWriter writes the parts of an answer to the client. The first part goes
@@ -141,24 +179,6 @@ func (c *clientWriter) send(p []byte) error {
 
 // frames are buffers for framed parts, which streamBuffer bounds.
 var frames = sync.Pool{New: func() any { return new(make([]byte, 0, 512)) }}
-
-// nextPart waits for the next part of the answer, at most the idle time-out.
-func (x *exchange) nextPart(now time.Time) ([]byte, error) {
-	a := &x.answer
-	if a.stream && a.br.Buffered() == 0 {
-		x.armIdle(now)
-	}
-	p, err := a.body.next()
-	if err != nil {
-		return nil, err
-	}
-	if a.stream {
-		x.sse.feed(p)
-	} else {
-		x.tail.keep(p)
-	}
-	return p, nil
-}
 
 // armIdle moves the deadline only now and then: it is a timer of the runtime's,
 // and an event every few milliseconds need not pay for one each.

@@ -2,12 +2,18 @@ package proxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // upstream is the connections to one replica.
@@ -42,6 +48,88 @@ func (c *upstreamConn) Close() error {
 	c.of.hangups.forget(&c.peer)
 	return c.Conn.Close()
 }
+
+// abort ends the connection under whoever uses it, from any goroutine: reads and
+// writes return at once, and the replica sees the end. Close would wait for
+// them.
+func (c *upstreamConn) abort() {
+	if c.raw == nil || c.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) != nil {
+		_ = c.Close()
+	}
+}
+
+// receive hands what each read brings in to take, until take returns false or
+// the connection ends. The slice is valid until take returns.
+//
+// On a plain socket it reads once for each wake-up. The runtime's poller would
+// have a reader ask a second time each, to learn that there is nothing more,
+// which is a good part of what relaying an event costs. A read that does not
+// fill its buffer has emptied the socket, and the next bytes wake it again; only
+// an end that came along with the last bytes does not, and is told by hangups.
+func (c *upstreamConn) receive(take func([]byte) bool) error {
+	_, plain := c.Conn.(*net.TCPConn)
+	if !plain || !c.peer.watch(func() { _ = c.SetReadDeadline(longAgo) }) {
+		return c.receiveRest(take)
+	}
+	defer c.peer.unwatch()
+	var failure error
+	err := c.raw.Read(func(fd uintptr) (done bool) {
+		done, failure = c.receiveSome(fd, take)
+		return done
+	})
+	if failure == errPeerGone || c.peer.gone.Load() && isTimeout(err) {
+		c.peer.unwatch()
+		_ = c.SetReadDeadline(time.Now().Add(time.Second)) // its end is there already
+		return c.receiveRest(take)
+	}
+	return cmp.Or(failure, err)
+}
+
+var errPeerGone = errors.New("the peer has ended the connection")
+
+// receiveSome reads until the socket is empty.
+func (c *upstreamConn) receiveSome(fd uintptr, take func([]byte) bool) (done bool, err error) {
+	buf := relayBuffers.Get().(*[streamBuffer]byte)
+	defer relayBuffers.Put(buf)
+	for {
+		n, err := unix.Read(int(fd), buf[:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return false, nil
+		case err != nil:
+			return true, os.NewSyscallError("read", err)
+		case n == 0:
+			return true, io.EOF
+		}
+		switch {
+		case !take(buf[:n]):
+			return true, nil
+		case c.peer.gone.Load():
+			return true, errPeerGone
+		case n < len(buf):
+			return false, nil
+		}
+	}
+}
+
+// receiveRest is receive as any connection can do it.
+func (c *upstreamConn) receiveRest(take func([]byte) bool) error {
+	buf := relayBuffers.Get().(*[streamBuffer]byte)
+	defer relayBuffers.Put(buf)
+	for {
+		n, err := c.Read(buf[:])
+		if n > 0 && !take(buf[:n]) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+var relayBuffers = sync.Pool{New: func() any { return new([streamBuffer]byte) }}
 
 // silent reports whether nothing waits to be read, not even an end.
 func (c *upstreamConn) silent() bool {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -221,6 +222,50 @@ func TestReplicasHeaderIsBounded(t *testing.T) {
 				t.Errorf("got %d %.200s", response.StatusCode, text)
 			}
 			r.awaitIdle()
+		})
+	}
+}
+
+// TestAnEndThatCameWithTheLastBytesIsNoticed: the poller wakes a reader once for
+// both, and the reader has to find the end without being woken again.
+func TestAnEndThatCameWithTheLastBytesIsNoticed(t *testing.T) {
+	for _, end := range []string{"FIN", "RST"} {
+		t.Run(end, func(t *testing.T) {
+			replica, gateway := socketPair(t)
+			h, err := newHangups()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.close()
+			c := &upstreamConn{Conn: gateway, of: &upstream{hangups: h}, raw: rawConn(gateway)}
+			h.add(gateway, &c.peer)
+			_, _ = io.WriteString(replica, "first")
+			var got []byte
+			ended := make(chan error, 1)
+			go func() {
+				ended <- c.receive(func(p []byte) bool {
+					if len(got) == 0 { // while it is busy with this, all the rest arrives
+						_, _ = io.WriteString(replica, "last")
+						if end == "RST" {
+							_ = replica.(*net.TCPConn).SetLinger(0)
+						}
+						_ = replica.Close()
+						for !peerLeft(gateway) {
+							runtime.Gosched()
+						}
+					}
+					got = append(got, p...)
+					return true
+				})
+			}()
+			select {
+			case err := <-ended:
+				if err == nil || end == "FIN" && (err != io.EOF || string(got) != "firstlast") {
+					t.Errorf("got %q, %v", got, err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("the end was not noticed")
+			}
 		})
 	}
 }
