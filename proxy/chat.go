@@ -6,6 +6,7 @@ import (
 
 	"mete/balancer"
 	"mete/limits"
+	"mete/proxy/body"
 	"mete/proxy/trace"
 )
 
@@ -58,6 +59,7 @@ func (x *exchange) read() error {
 	if err := x.readBody(); err != nil {
 		return err
 	}
+	x.scan = scans.Get().(*body.Scan)
 	if err := x.scan.Parse(x.endpoint.kind, x.body.b); err != nil {
 		return err
 	}

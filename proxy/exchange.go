@@ -33,8 +33,8 @@ type exchange struct {
 
 	endpoint *endpoint // nil for what is not inference
 	model    *model
-	body     buffer // the request's body as it came
-	scan     *body.Scan
+	body     buffer     // the request's body as it came
+	scan     *body.Scan // nil before read, and once no replica will be sent the request
 	grant    *limits.Grant
 	lease    balancer.Lease
 	peer     *peer  // the client, once it is watched
@@ -140,7 +140,7 @@ const (
 var stageNames = [stageCount]string{"auth", "read", "limit", "queue", "connect", "first_byte", "answer"}
 
 var exchanges = sync.Pool{New: func() any {
-	x := &exchange{scan: new(body.Scan), answer: answer{head: new(fasthttp.ResponseHeader)}}
+	x := &exchange{}
 	x.left = func() { x.leave(errClientLeft) }
 	return x
 }}
@@ -191,11 +191,10 @@ func (x *exchange) close() {
 	x.dropAnswer()
 	x.g.exit(x)
 	x.end(nil)
-	x.scan.Reset()
-	x.body.release(&x.g.bodies)
+	x.releaseBody()
 	x.answer.reset()
 	x.sse.reset(false)
-	*x = exchange{scan: x.scan, sse: x.sse, answer: x.answer, left: x.left}
+	*x = exchange{sse: x.sse, answer: x.answer, left: x.left}
 	exchanges.Put(x)
 }
 

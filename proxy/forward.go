@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -31,7 +32,7 @@ const wholeAnswer = 64 << 10
 type answer struct {
 	conn   *upstreamConn // nil when none is open
 	br     *bufio.Reader
-	head   *fasthttp.ResponseHeader
+	head   *fasthttp.ResponseHeader // nil before it was read, and once a stream is relayed
 	body   framedBody
 	status int
 	length int64 // of the body, -1 when chunked
@@ -187,6 +188,9 @@ func (x *exchange) readHeader(conn *upstreamConn) error {
 	}
 	if _, err := a.br.Peek(1); err != nil {
 		return &upstreamError{doing: "wait for answer", err: err, quiet: true}
+	}
+	if a.head == nil {
+		a.head = heads.Get().(*fasthttp.ResponseHeader)
 	}
 	for {
 		if err := a.head.Read(a.br); err != nil {
@@ -364,13 +368,23 @@ func (x *exchange) dropAnswer() {
 
 // reset forgets the answer, but keeps its memory for the next one.
 func (a *answer) reset() {
-	a.head.Reset()
+	a.releaseHead()
 	held := a.held[:0]
 	if cap(held) > 2*maxHeld {
 		held = nil
 	}
-	*a = answer{head: a.head, held: held}
+	*a = answer{held: held}
 }
+
+func (a *answer) releaseHead() {
+	if a.head != nil {
+		a.head.Reset()
+		heads.Put(a.head)
+		a.head = nil
+	}
+}
+
+var heads = sync.Pool{New: func() any { return new(fasthttp.ResponseHeader) }}
 
 // orGone prefers the reason for which the exchange was cancelled to the error
 // that came of it.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"mete/proxy/body"
 )
 
 // precheckSize is the body size in bytes from which a key is checked before the
@@ -108,10 +110,18 @@ func (x *exchange) findModel() error {
 // releaseBody gives the request's body back once no replica will be sent it
 // again: a stream may go on for minutes, and there is a bound on all bodies.
 func (x *exchange) releaseBody() {
-	x.scan.Reset()
+	if x.scan != nil {
+		x.scan.Reset()
+		scans.Put(x.scan)
+		x.scan = nil
+	}
 	x.body.release(&x.g.bodies)
 	x.body.whole = true
 }
+
+// scans are not kept with the exchange, which may be a stream that goes on for
+// minutes.
+var scans = sync.Pool{New: func() any { return new(body.Scan) }}
 
 func modelNotFound(name []byte) error {
 	return callerRefusal(404, "model_not_found", "model",

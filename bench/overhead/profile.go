@@ -27,7 +27,7 @@ func (l *lab) profile(ctx context.Context, p *Proxy, window time.Duration) (wait
 		if err := <-done; err != nil {
 			return err
 		}
-		return fetch(ctx, "http://"+p.admin+"/debug/pprof/heap", name+".heap.pprof")
+		return fetch(ctx, "http://"+p.admin+"/debug/pprof/heap?gc=1", name+".heap.pprof")
 	}
 }
 
