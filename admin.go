@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"mete/auth"
+	"mete/proxy/openapi"
 )
 
 // serveAdmin serves metrics, health, profiles and the key API.
@@ -31,6 +32,10 @@ func (r *running) adminRoutes() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{Registry: r.registry, EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", r.readyz)
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(openapi.JSON())
+	})
 	mux.HandleFunc("GET /debug/pools", r.showPools)
 	mux.HandleFunc("GET /debug/route", r.showRoute)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

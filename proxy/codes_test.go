@@ -21,6 +21,22 @@ func TestErrorCodesAreDocumented(t *testing.T) {
 			documented[code[1]] = true
 		}
 	}
+	used := usedCodes(t)
+	for code := range used {
+		if !documented[code] {
+			t.Errorf("%s is not in the README", code)
+		}
+	}
+	for code := range documented {
+		if !used[code] {
+			t.Errorf("the README has %s, the source has not", code)
+		}
+	}
+}
+
+// usedCodes are the error codes in the source.
+func usedCodes(t *testing.T) map[string]bool {
+	t.Helper()
 	used := map[string]bool{}
 	files, _ := filepath.Glob("*.go")
 	more, _ := filepath.Glob("body/*.go")
@@ -37,14 +53,5 @@ func TestErrorCodesAreDocumented(t *testing.T) {
 			used[code[1]] = true
 		}
 	}
-	for code := range used {
-		if !documented[code] {
-			t.Errorf("%s is not in the README", code)
-		}
-	}
-	for code := range documented {
-		if !used[code] {
-			t.Errorf("the README has %s, the source has not", code)
-		}
-	}
+	return used
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"mete/proxy/body"
+	"mete/proxy/openapi"
 )
 
 // An endpoint is one of vLLM's inference endpoints.
@@ -72,6 +73,8 @@ func (g *Gateway) route(x *exchange) error {
 		return x.ownKey()
 	case string(path) == "/health":
 		return x.get(x.health)
+	case string(path) == "/openapi.json":
+		return x.get(func() error { return x.answerJSON(openapi.JSON()) })
 	}
 	return callerRefusal(404, "unknown_url", "", "There is no such endpoint. The ones there are start with /v1; check the base URL.")
 }
@@ -80,7 +83,7 @@ func (g *Gateway) route(x *exchange) error {
 // inference.
 var routeNames = map[string]string{
 	"/v1/models": "models", "/v1/auth/device/code": "device/code", "/v1/auth/device/token": "device/token",
-	"/v1/auth/key": "key", "/health": "health",
+	"/v1/auth/key": "key", "/health": "health", "/openapi.json": "openapi",
 }
 
 // otherRoute stands for every path that is not one of ours: what a client sends
