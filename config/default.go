@@ -29,7 +29,7 @@ func Default() *Config {
 		Answer:   Answer{ReplicaHeader: true, ServerTiming: true},
 		Shutdown: Shutdown{LameDuck: 5 * time.Second, Drain: 10 * time.Minute},
 		Log:      Log{Level: "info", Format: "auto", Sample: 1},
-		Metrics:  Metrics{Callers: 100},
+		Metrics:  Metrics{Callers: 100, Requests: true},
 		Trace:    Trace{Sample: 0.01},
 	}
 }

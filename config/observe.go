@@ -26,6 +26,10 @@ type Metrics struct {
 	// are counted together, under the owner "other". 0 to 10000; 0 names
 	// nobody. Count. Default: 100.
 	Callers int `yaml:"callers"`
+	// Requests counts and times requests. Without, those metrics stay at
+	// nought, and what is read from the gateway when it is scraped is left:
+	// pools, replicas, limits, the process. Default: true.
+	Requests bool `yaml:"requests"`
 	// NativeHistograms adds Prometheus's native histograms to the fixed
 	// buckets. Prometheus must be told to scrape them. Default: false.
 	NativeHistograms bool `yaml:"native_histograms"`

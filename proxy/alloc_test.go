@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 
 	"mete/auth/redistest"
 	"mete/config"
+	"mete/proxy/trace"
 )
 
 // maxAllocs is what one short request may allocate in the gateway, limiter
@@ -44,6 +46,33 @@ func TestAllocsPerShortRequest(t *testing.T) {
 	big := r.allocsPerRequest(fmt.Sprintf(`{"model":"mete","messages":[{"role":"user","content":"%s"}]}`, bytes.Repeat([]byte("x"), 1<<19)))
 	if big > perRequest+20 {
 		t.Errorf("a body of 512 KiB costs %.1f allocations, a short one %.1f", big, perRequest)
+	}
+}
+
+// TestUntracedRequestAllocatesNoMore: with tracing on, a request that is not
+// sampled costs no object more than with tracing off.
+func TestUntracedRequestAllocatesNoMore(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates by itself")
+	}
+	store := redistest.Start(t)
+	measure := func(change rigOption) float64 {
+		return newRig(t, withUpstream(startQuietReplica(t)), change, withConfig(func(cfg *config.Config) {
+			cfg.Redis.URL = config.Secret("redis://" + store.Addr())
+		})).allocsPerRequest(chatBody)
+	}
+	off := measure(func(*config.Config, *rig) {})
+	on := measure(func(_ *config.Config, r *rig) {
+		tracer, err := trace.New(t.Context(), trace.Options{URL: "http://127.0.0.1:9/v1/traces"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tracer.Close(context.Background()) })
+		r.tracer = tracer
+	})
+	t.Logf("%.1f allocations without tracing, %.1f with it", off, on)
+	if on > off+0.5 {
+		t.Errorf("%.1f allocations with tracing on, %.1f without", on, off)
 	}
 }
 

@@ -1,13 +1,20 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mete/balancer"
 	"mete/bench/sim"
+	"mete/config"
+	"mete/proxy/meter"
 )
 
 // TestTimesAreObservedOnlyWhereTheyMeanSomething: what a replica that failed
@@ -92,4 +99,119 @@ func (r *rig) summed(name string) time.Duration {
 	}
 	r.Fatal("no metric", name)
 	return 0
+}
+
+// TestSeriesGoWithTheirModelsAndPools: a model that a reload takes away has no
+// series any more, and a request of it that ends later brings none back.
+func TestSeriesGoWithTheirModelsAndPools(t *testing.T) {
+	r := newRig(t)
+	readBody(t, r.post("/v1/chat/completions", strings.Replace(streamBody, `"mete"`, `"mete-thinking"`, 1)))
+	r.awaitIdle()
+	gone := r.gateway.table.Load().models["mete-thinking"].metrics
+	if n := r.seriesOf("mete-thinking"); n == 0 {
+		t.Fatal("there are no series at all")
+	}
+	next := *r.gateway.table.Load().config
+	next.Models = next.Models[:1]
+	pools := map[string]*balancer.Pool{"general": r.gateway.table.Load().models["mete"].pool.Pool}
+	if err := r.gateway.Apply(&next, pools); err != nil {
+		t.Fatal(err)
+	}
+	gone.count(200)
+	gone.count(503)
+	if n := r.seriesOf("mete-thinking"); n != 0 {
+		t.Errorf("%d series are left", n)
+	}
+	if n := r.seriesOf("mete"); n == 0 {
+		t.Error("those of the other model went, too")
+	}
+	if err := r.gateway.Apply(r.gateway.table.Load().config, pools); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// seriesOf counts the series that name a model.
+func (r *rig) seriesOf(model string) (n int) {
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "model" && l.GetValue() == model {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+func TestRequestsAreNotMeasuredWhereNobodyWantsIt(t *testing.T) {
+	r := newRig(t, withConfig(func(cfg *config.Config) { cfg.Metrics.Requests = false }))
+	readBody(t, r.post("/v1/chat/completions", streamBody))
+	r.awaitIdle()
+	for _, name := range []string{"requests_total", "http_requests_total", "request_duration_seconds", "inter_token_latency_seconds", "caller_requests_total"} {
+		r.wantCounted(name, map[string]float64{})
+	}
+}
+
+// TestCallersAreCountedByNameUpToABound: whoever comes later is one of the
+// others, until somebody has been idle for long enough.
+func TestCallersAreCountedByNameUpToABound(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	c := newCallers(meter.NewBook(registry, false), 2)
+	now := time.Unix(1e9, 0)
+	for _, owner := range []string{"ann", "bob", "carl", "ann", "dora", "other"} {
+		c.of(owner, now).requests.Inc()
+	}
+	wantOwners := func(want string) {
+		t.Helper()
+		var got []string
+		families, _ := registry.Gather()
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				if family.GetName() == "mete_caller_requests_total" {
+					got = append(got, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetCounter().GetValue()))
+				}
+			}
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("got %s, want %s", text, want)
+		}
+	}
+	wantOwners("ann 2, bob 1, other 3")
+	now = now.Add(50 * time.Minute)
+	c.of("ann", now).requests.Inc()
+	now = now.Add(30 * time.Minute)
+	c.of("carl", now).requests.Inc()
+	wantOwners("ann 3, carl 1, other 3")
+	none := newCallers(meter.NewBook(prometheus.NewRegistry(), false), 0)
+	if none.of("ann", now) != none.other {
+		t.Error("a bound of nought names somebody")
+	}
+}
+
+func TestRecentMeanFades(t *testing.T) {
+	var m recentMean
+	now := time.Unix(1e9, 0)
+	if got := m.mean(now); got != 0 {
+		t.Errorf("nothing was observed, got %v", got)
+	}
+	for range 20 {
+		m.add(2*time.Second, now)
+	}
+	if got := m.mean(now); got != 2*time.Second {
+		t.Errorf("got %v, want 2s", got)
+	}
+	for range 20 {
+		m.add(4*time.Second, now.Add(30*time.Second))
+	}
+	if got := m.mean(now.Add(30 * time.Second)); got < 3500*time.Millisecond || got > 4*time.Second {
+		t.Errorf("the old ones count too much: %v", got)
+	}
+	if got := m.mean(now.Add(3 * time.Minute)); got > 10*time.Millisecond {
+		t.Errorf("after a long silence %v is expected", got)
+	}
 }

@@ -13,19 +13,30 @@ import (
 	"mete/limits"
 )
 
-// observe writes the exchange down: metrics and one log line.
+// observe writes the exchange down: metrics, spans and one log line.
 func (x *exchange) observe(outcome balancer.Outcome) {
+	if x.streaming {
+		x.g.metrics.streams.Dec()
+	}
 	if x.unseen {
 		return
 	}
 	now := time.Now()
 	took := now.Sub(x.began)
 	fault := x.fault(outcome)
+	if x.table.config.Metrics.Requests {
+		x.measure(outcome, fault, now)
+	}
+	if x.trace.Sampled {
+		x.recordTrace(outcome, fault, took)
+	}
+	x.logLine(outcome, fault, took)
+}
+
+// measure counts and times the exchange.
+func (x *exchange) measure(outcome balancer.Outcome, fault fault, now time.Time) {
 	m := x.g.metrics
 	m.routed(cmp.Or(x.route, otherRoute), x.status)
-	if x.streaming {
-		m.streams.Dec()
-	}
 	if x.refusal != nil {
 		m.refused(x.refusal)
 	}
@@ -35,12 +46,8 @@ func (x *exchange) observe(outcome balancer.Outcome) {
 	if outcome == balancer.ClientLeft || x.cancelled() == errClientLeft && !x.sse.done {
 		m.left.WithLabelValues(x.phase.String()).Inc()
 	}
-	x.observeModel(outcome, fault, took)
+	x.observeModel(outcome, fault, now.Sub(x.began))
 	x.observeCaller(now)
-	if x.trace.Sampled {
-		x.recordTrace(outcome, fault, took)
-	}
-	x.logLine(outcome, fault, took)
 }
 
 func (x *exchange) observeModel(outcome balancer.Outcome, fault fault, took time.Duration) {

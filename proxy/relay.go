@@ -113,7 +113,7 @@ func (x *exchange) relayEvents(client *clientWriter, now time.Time) error {
 			now = time.Now()
 			x.armIdle(now)
 			more := pass(a.body.feed(view))
-			if x.sse.deltas > before {
+			if x.sse.deltas > before && x.table.config.Metrics.Requests {
 				x.model.metrics.interToken.Observe(now.Sub(last).Seconds())
 			}
 			return more

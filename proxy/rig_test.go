@@ -24,6 +24,7 @@ import (
 	"mete/config"
 	"mete/limits"
 	"mete/proxy/meter"
+	"mete/proxy/trace"
 )
 
 func TestMain(m *testing.M) {
@@ -51,6 +52,7 @@ type rig struct {
 
 	balancing   balancer.Options
 	deviceToken deviceRoute
+	tracer      *trace.Tracer
 }
 
 // rigOption changes what a rig is made of.
@@ -142,7 +144,7 @@ func (r *rig) start(cfg *config.Config) {
 	}
 	r.gateway, err = New(cfg, Options{
 		Limiter: r.limiter, Pools: map[string]*balancer.Pool{"general": pool},
-		Metrics: meter.NewBook(r.registry, false), Log: zerolog.New(r.log), DeviceToken: r.deviceToken,
+		Metrics: meter.NewBook(r.registry, false), Log: zerolog.New(r.log), Tracer: r.tracer, DeviceToken: r.deviceToken,
 	})
 	if err != nil {
 		r.Fatal(err)

@@ -14,19 +14,22 @@ type experiment struct {
 	title string
 	takes func(*Proxy) bool
 	run   func(context.Context, *lab, *Proxy) (map[string]float64, error)
+	asked bool // only when it is asked for by name
 }
 
 // experiments in the order of a round.
 func experiments() []experiment {
 	owned := func(p *Proxy) bool { return p.proc != nil }
 	all := func(*Proxy) bool { return true }
+	own := func(p *Proxy) bool { return p.Name == gate }
 	return []experiment{
-		{"short", "short requests", owned, runShort},
-		{"stream", "streams", all, runStream},
-		{"ttft", "time to first token at half load", all, runTTFT},
-		{"prompt", "prompts of 1 MB", owned, runPrompt},
-		{"many", "many open streams", owned, runMany},
-		{"big", "many keys, replicas and streams", func(p *Proxy) bool { return p.Name == gate }, runBig},
+		{"short", "short requests", owned, runShort, false},
+		{"stream", "streams", all, runStream, false},
+		{"ttft", "time to first token at half load", all, runTTFT, false},
+		{"prompt", "prompts of 1 MB", owned, runPrompt, false},
+		{"many", "many open streams", owned, runMany, false},
+		{"big", "many keys, replicas and streams", own, runBig, false},
+		{"observe", "metrics, log and traces on and off", own, runObserve, true},
 	}
 }
 

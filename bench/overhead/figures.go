@@ -37,8 +37,9 @@ func (r *Result) lines() []line {
 	extra := func(r *Result, round int, proxy string) float64 {
 		return r.value(round, "prompt", proxy, "cpu_us") - r.value(round, "short", proxy, "cpu_us")
 	}
+	bare := func(r *Result, round int, _ string) float64 { return r.value(round, "short", nginx, "cpu_us") }
 	s := &r.Settings
-	const held = "nginx"
+	const held, bareShort = "nginx", "nginx's short request"
 	return []line{
 		{"short.cpu", "CPU per short request", "µs", "short", 2.0, held, plain("short", "cpu_us"), nil},
 		{"stream.cpu", fmt.Sprintf("CPU per streamed event (%g ms apart, %d streams)", s.PaceMS, s.Streams), "µs", "stream", 1.15, held, plain("stream", "cpu_us"), nil},
@@ -54,6 +55,9 @@ func (r *Result) lines() []line {
 		{"big.cpu", fmt.Sprintf("CPU per streamed event, %d keys, %d replicas, %d streams", s.Keys, s.BigReplicas, s.ManyStreams), "µs", "big", 1.2,
 			fmt.Sprintf("mete with %d replicas", s.Replicas), plain("big", "cpu_us"),
 			func(r *Result, round int, _ string) float64 { return r.value(round, "many", gate, "cpu_us") }},
+		{"observe.on", "CPU per short request with metrics, access log and 1 % traced", "µs", "observe", 0, bareShort, plain("observe", "on"), bare},
+		{"observe.off", "the same with none of them", "µs", "observe", 0, bareShort, plain("observe", "off"), bare},
+		{"observe.added", "what they add", "µs", "observe", 0.25, bareShort, plain("observe", "added"), bare},
 	}
 }
 

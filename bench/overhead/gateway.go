@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -16,7 +17,8 @@ import (
 )
 
 // gatewayConfig has everything switched on: static and stored keys on a real
-// Redis, three windows and a bound on concurrency, metrics, an access log.
+// Redis, three windows and a bound on concurrency, metrics. What is said of an
+// access log and of traces follows.
 const gatewayConfig = `service: mete
 listen: {api: "%[1]s", admin: "%[2]s"}
 redis: {url: "redis://%[3]s/0", connect_timeout: 2s, timeout: 2s}
@@ -37,8 +39,12 @@ keys:
   - {name: static, plan: bench, sha256: "%[6]s"}
 timeouts: {connect: 5s}
 shutdown: {lame_duck: 0s, drain: 1s}
-log: {level: info, format: json, file: "%[7]s/%[8]s.log"}
 `
+
+// accessLog logs every exchange to a file of that name.
+func (l *lab) accessLog(name string) string {
+	return fmt.Sprintf("log: {level: info, format: json, file: %q}\n", filepath.Join(l.dir, name+".log"))
+}
 
 // openRedis starts a Redis that keeps nothing.
 func (l *lab) openRedis(ctx context.Context) error {
@@ -112,7 +118,7 @@ func secret() string {
 }
 
 func (l *lab) openGateway(ctx context.Context) error {
-	p, err := l.startGateway(ctx, gate, l.replicas)
+	p, err := l.startGateway(ctx, gate, l.replicas, l.accessLog(gate))
 	if err != nil {
 		return err
 	}
@@ -120,8 +126,9 @@ func (l *lab) openGateway(ctx context.Context) error {
 	return nil
 }
 
-// startGateway starts a gateway in front of the replicas.
-func (l *lab) startGateway(ctx context.Context, name string, replicas []string) (*Proxy, error) {
+// startGateway starts a gateway in front of the replicas. What it observes is
+// said in YAML.
+func (l *lab) startGateway(ctx context.Context, name string, replicas []string, observes string) (*Proxy, error) {
 	api, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -131,7 +138,7 @@ func (l *lab) startGateway(ctx context.Context, name string, replicas []string) 
 		return nil, err
 	}
 	urls := `"http://` + strings.Join(replicas, `", "http://`) + `"`
-	path, err := l.write(name+".yaml", fmt.Sprintf(gatewayConfig, api, admin, l.redis, l.pepper, urls, auth.Hash([]byte(l.static)).Hex(), l.dir, name))
+	path, err := l.write(name+".yaml", fmt.Sprintf(gatewayConfig, api, admin, l.redis, l.pepper, urls, auth.Hash([]byte(l.static)).Hex())+observes)
 	if err != nil {
 		return nil, err
 	}

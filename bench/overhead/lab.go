@@ -45,7 +45,9 @@ type lab struct {
 	pepper     string
 	static     string // the static key
 	proxies    []*Proxy
-	big        *Proxy  // the gateway of the big case, once it was asked for
+	big        *Proxy // the gateway of the big case, once it was asked for
+	observers  *observers
+	closers    []func()
 	rate       float64 // of streams a second, at which the gateway uses half a core
 	round      int
 	experiment string // under way
@@ -79,6 +81,9 @@ func openLab(ctx context.Context, o Options) (l *lab, err error) {
 }
 
 func (l *lab) close() {
+	for _, f := range l.closers {
+		f()
+	}
 	for i := len(l.processes) - 1; i >= 0; i-- {
 		l.processes[i].end()
 	}

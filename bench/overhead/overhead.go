@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 // the rounds.
 func (l *lab) playRound(ctx context.Context, result *Result) error {
 	for _, e := range experiments() {
-		if len(l.o.Only) > 0 && !slices.Contains(l.o.Only, e.name) {
+		if len(l.o.Only) == 0 && e.asked || len(l.o.Only) > 0 && !slices.Contains(l.o.Only, e.name) {
 			continue
 		}
 		for i := range l.proxies {
@@ -139,7 +139,7 @@ func (l *lab) openBig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.big, err = l.startGateway(ctx, "big-"+gate, replicas)
+	l.big, err = l.startGateway(ctx, "big-"+gate, replicas, l.accessLog("big-"+gate))
 	if err == nil {
 		l.big.Target.Keys = l.keys
 	}
