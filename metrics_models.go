@@ -18,7 +18,7 @@ type modelMeters struct {
 	config  func() *config.Config
 	pools   func() map[string]*balancer.Pool
 	waiting func(pool string) int64
-	recent  func(model string) time.Duration // time to first token of late
+	predict func(model string) time.Duration // time to the first token
 
 	depth, ttft, utilisation family
 }
@@ -41,7 +41,7 @@ func (m *modelMeters) collect(to chan<- prometheus.Metric) {
 	for _, model := range m.config().Models {
 		v := views[model.Pool]
 		m.depth.put(to, float64(m.waiting(model.Pool))+v.Share*waitingThere(v), model.ID, model.Pool)
-		m.ttft.put(to, m.recent(model.ID).Seconds(), model.ID, model.Pool)
+		m.ttft.put(to, m.predict(model.ID).Seconds(), model.ID, model.Pool)
 		m.utilisation.putIf(to, utilisation(v), model.ID, model.Pool)
 	}
 }

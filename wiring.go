@@ -128,7 +128,7 @@ func (r *running) makeMeters(context.Context) error {
 	pools, config := func() map[string]*balancer.Pool { return r.pools }, func() *config.Config { return r.cfg }
 	for _, c := range []prometheus.Collector{
 		newPoolMeters(r.book, pools, r.gateway.Waiting),
-		newModelMeters(r.book, modelMeters{config: config, pools: pools, waiting: r.gateway.Waiting, recent: r.gateway.RecentTTFT}),
+		newModelMeters(r.book, modelMeters{config: config, pools: pools, waiting: r.gateway.Waiting, predict: r.gateway.PredictTTFT}),
 		newLimitMeters(r.book, r.limiter.Stats, r.store.PoolStats),
 		newSourceMeters(r.book, func() []*source { return r.sources }),
 		newTraceMeters(r.book, r.tracer),

@@ -18,19 +18,21 @@ type question struct {
 	limit   int64   // leases per replica; 0 is none
 	patient bool    // leave those alone whose queue was full a moment ago
 	random  func() uint64
+	came    int // how far down choose had to go: rankReady, rankSuspect or rankFull
 }
 
 // choose returns the replica that should take the request, or nil: one that is
 // ready; failing that, a suspect; failing that, one whose queue was full.
 func (q *question) choose(m *members) *Replica {
-	q.patient = true
+	q.patient, q.came = true, rankReady
 	if r := q.pick(m.ready); r != nil {
 		return r
 	}
+	q.came = rankSuspect
 	if r := q.pick(m.suspects); r != nil {
 		return r
 	}
-	q.patient = false
+	q.patient, q.came = false, rankFull
 	return q.pick(m.ready)
 }
 

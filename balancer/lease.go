@@ -27,7 +27,22 @@ type Lease struct {
 	tokens  int64
 	probe   func(error) // the breaker's, if this request is its probe
 	stage   atomic.Uint32
+	why     Why
 }
+
+// Why says in few words why a replica was chosen; Pool.Explain says more, as
+// long as the moment lasts.
+type Why struct {
+	Rank     string // ready: the least load of those that are; suspect: none is ready; full: every queue was full a moment ago
+	Of       int    // replicas that were ready
+	InFlight int64  // this gateway's requests on the chosen one, this one included
+}
+
+// rankNames are what a Why calls the ranks.
+var rankNames = [...]string{rankReady: "ready", rankSuspect: "suspect", rankFull: "full"}
+
+// Why tells why the replica was chosen; zero for the zero Lease.
+func (l *Lease) Why() Why { return l.why }
 
 // Replica is where the request goes; nil for the zero Lease.
 func (l *Lease) Replica() *Replica { return l.replica }

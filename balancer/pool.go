@@ -101,7 +101,8 @@ func (p *Pool) Acquire(ctx context.Context, need Need) (Lease, error) {
 	}
 	q := p.question(&need)
 	for {
-		r := q.choose(p.members.Load())
+		m := p.members.Load()
+		r := q.choose(m)
 		if r == nil {
 			return Lease{}, ErrNoReplica
 		}
@@ -112,7 +113,8 @@ func (p *Pool) Acquire(ctx context.Context, need Need) (Lease, error) {
 		}
 		probe, ok := r.breaker.enter()
 		if ok {
-			return Lease{pool: p, replica: r, tokens: need.Tokens, probe: probe}, nil
+			why := Why{Rank: rankNames[q.came], Of: len(m.ready), InFlight: r.inFlight.Load()}
+			return Lease{pool: p, replica: r, tokens: need.Tokens, probe: probe, why: why}, nil
 		}
 		r.give(need.Tokens)
 	}

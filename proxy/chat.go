@@ -92,6 +92,10 @@ func (x *exchange) reserve() error {
 func (x *exchange) acquire() error {
 	x.phase = phaseQueue
 	asked := time.Now()
+	if x.stream && !x.awaiting && x.failure == nil {
+		x.awaiting = true
+		x.model.metrics.awaited.begin(asked)
+	}
 	var err error
 	x.model.pool.metrics.waiting.Add(1)
 	defer x.model.pool.metrics.waiting.Add(-1)

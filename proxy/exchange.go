@@ -70,6 +70,7 @@ type record struct {
 	failure   error        // of the last attempt that failed
 	caller    *auth.Caller // nil while it is not known whose key it is
 	route     string       // which of the API's routes, "" for none
+	awaiting  bool         // counted as a stream whose first token has not come
 	streaming bool         // counted as an answer that is being relayed
 	phase     phase
 	cut       error // why the answer ended early

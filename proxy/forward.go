@@ -249,6 +249,7 @@ func (x *exchange) admitAnswer() error {
 		return x.orGone(err)
 	}
 	x.stages.firstByte = time.Since(x.began)
+	x.awaited()
 	return nil
 }
 

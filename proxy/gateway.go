@@ -254,10 +254,10 @@ func (g *Gateway) cutAll(cause error) int {
 	return len(g.live)
 }
 
-// RecentTTFT is the mean time to the first token of a model of late; nought
-// where there was none.
-func (g *Gateway) RecentTTFT(model string) time.Duration {
-	return g.metrics.model(model).recent.mean(time.Now())
+// PredictTTFT is how long a stream of a model that comes now should wait for
+// its first token; nought where nothing is known.
+func (g *Gateway) PredictTTFT(model string) time.Duration {
+	return g.metrics.model(model).awaited.predict(time.Now())
 }
 
 func (g *Gateway) connections() int32 { return g.server.GetOpenConnectionsCount() }

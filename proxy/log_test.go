@@ -42,7 +42,7 @@ func TestTheLineHasWhatOneAsksForAtNight(t *testing.T) {
 		not    []string
 	}{
 		"a stream": {body: streamBody, want: with(map[string]any{
-			"level": "info", "status": 200., "stream": true, "replica": "", "attempts": 1., "outcome": "success", "limit_us": "", "queue_us": "",
+			"level": "info", "status": 200., "stream": true, "replica": "", "attempts": 1., "choice": "ready", "of": 1., "in_flight": 1., "outcome": "success", "limit_us": "", "queue_us": "",
 			"connect_us": "", "first_byte_us": "", "prompt_tokens": "", "completion_tokens": "", "bytes": "", "path": "/v1/chat/completions",
 		}), not: []string{"fault", "code", "failure", "trace_id"}},
 		"an answer of the second replica": {body: chatBody, script: failFirst, want: with(map[string]any{

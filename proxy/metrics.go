@@ -54,7 +54,7 @@ type modelMetrics struct {
 	duration, firstToken             prometheus.Observer
 	interToken, perToken             prometheus.Observer
 	prompt, completion, relayedBytes prometheus.Counter
-	recent                           recentMean
+	awaited                          firstTokens
 	gone                             atomic.Bool // its series were removed
 }
 

@@ -193,25 +193,40 @@ func TestCallersAreCountedByNameUpToABound(t *testing.T) {
 	}
 }
 
-func TestRecentMeanFades(t *testing.T) {
-	var m recentMean
+func TestPredictedTTFTFollowsWhatHappens(t *testing.T) {
+	var f firstTokens
 	now := time.Unix(1e9, 0)
-	if got := m.mean(now); got != 0 {
-		t.Errorf("nothing was observed, got %v", got)
+	want := func(what string, least, most time.Duration) {
+		t.Helper()
+		if got := f.predict(now); got < least || got > most {
+			t.Errorf("%s: %v, want %v to %v", what, got, least, most)
+		}
 	}
-	for range 20 {
-		m.add(2*time.Second, now)
+	want("nothing was seen yet", 0, 0)
+	for range 100 { // ten a second, each after 200 ms: two wait at any time
+		f.begin(now)
+		now = now.Add(100 * time.Millisecond)
+		f.end(200*time.Millisecond, now)
 	}
-	if got := m.mean(now); got != 2*time.Second {
-		t.Errorf("got %v, want 2s", got)
+	want("all is well", 190*time.Millisecond, 210*time.Millisecond)
+	for range 50 {
+		f.begin(now)
 	}
-	for range 20 {
-		m.add(4*time.Second, now.Add(30*time.Second))
+	want("a crowd has come", 4*time.Second, 10*time.Second)
+	now = now.Add(30 * time.Second)
+	want("nobody is served", 30*time.Second, 30*time.Second)
+	for range 50 {
+		f.end(0, now)
 	}
-	if got := m.mean(now.Add(30 * time.Second)); got < 3500*time.Millisecond || got > 4*time.Second {
-		t.Errorf("the old ones count too much: %v", got)
-	}
-	if got := m.mean(now.Add(3 * time.Minute)); got > 10*time.Millisecond {
-		t.Errorf("after a long silence %v is expected", got)
+	want("the crowd has left", 0, 200*time.Millisecond)
+	now = now.Add(3 * time.Minute)
+	want("silence", 0, time.Millisecond)
+	f.begin(now)
+	want("the first in a long time", 0, 200*time.Millisecond)
+	now = now.Add(2 * time.Second)
+	want("and it waits", 2*time.Second, 2*time.Second)
+	f.end(3*time.Second, now.Add(time.Second))
+	if f.waiting != 0 {
+		t.Errorf("%d wait", f.waiting)
 	}
 }

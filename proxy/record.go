@@ -18,6 +18,7 @@ func (x *exchange) observe(outcome balancer.Outcome) {
 	if x.streaming {
 		x.g.metrics.streams.Dec()
 	}
+	x.awaited() // if it never came
 	if x.unseen {
 		return
 	}
@@ -97,9 +98,16 @@ func (x *exchange) observeTimes(took time.Duration) {
 		return
 	}
 	x.observeTraced(m.firstToken, s.firstByte)
-	m.recent.add(s.firstByte, x.began.Add(took))
 	if n := x.used.completion; n > 1 && x.cut == nil {
 		m.perToken.Observe(answer.Seconds() / float64(n-1))
+	}
+}
+
+// awaited ends the wait for a stream's first token, once.
+func (x *exchange) awaited() {
+	if x.awaiting {
+		x.awaiting = false
+		x.model.metrics.awaited.end(x.stages.firstByte, x.began.Add(x.stages.firstByte))
 	}
 }
 
@@ -203,6 +211,9 @@ func (x *exchange) logAttempts(e *zerolog.Event, outcome balancer.Outcome) {
 		return
 	}
 	e.Str("replica", x.replica).Int("attempts", x.attempts).Str("outcome", outcome.String())
+	if why := x.lease.Why(); why.Rank != "" {
+		e.Str("choice", why.Rank).Int("of", why.Of).Int64("in_flight", why.InFlight)
+	}
 	if x.failure != nil {
 		e.Str("failed", x.tries[0].replica.ID).Str("failure", x.failure.Error())
 	}
