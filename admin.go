@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/http/pprof"
@@ -15,8 +16,16 @@ import (
 
 // serveAdmin serves metrics, health, profiles and the key API.
 func (r *running) serveAdmin(context.Context) error {
+	secure, err := r.serverTLS("admin", r.cfg.TLS.Admin)
+	if err != nil {
+		return err
+	}
+	ln := r.admin
+	if secure != nil {
+		ln = tls.NewListener(ln, secure)
+	}
 	server := newHTTPServer(r.adminRoutes())
-	r.goServe("admin", func() error { return server.Serve(r.admin) })
+	r.goServe("admin", func() error { return server.Serve(ln) })
 	r.onClose(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -28,7 +28,7 @@ var (
 var expectations = map[string]plausible{
 	"mete_answer_bytes_total": {1000, 1e7}, "mete_answers_cut_total": {2, 2}, "mete_attempts_total": {15, 30},
 	"mete_body_bytes": nothing, "mete_build_info": one, "mete_caller_limited_total": {1, 3}, "mete_caller_requests_total": {15, 40},
-	"mete_caller_tokens_total": some, "mete_client_connections": some, "mete_client_left_total": one,
+	"mete_caller_tokens_total": some, "mete_client_connections": some, "mete_connections_refused_total": nothing, "mete_client_left_total": one,
 	"mete_config_loaded_timestamp_seconds": unix, "mete_config_reloads_total": nothing, "mete_consul_registered": one,
 	"mete_errors_total": {11, 20}, "mete_http_requests_total": {25, 60}, "mete_in_flight": nothing,
 	"mete_inter_token_latency_seconds": some, "mete_limits_admitted_total": {15, 40}, "mete_limits_gateways": {1, 2},

@@ -108,10 +108,14 @@ func (r *running) makeWeb(context.Context) (err error) {
 }
 
 func (r *running) serveWeb(context.Context) error {
-	if r.web != nil {
-		r.web.serve(r.pages, r.announce)
+	if r.web == nil {
+		return nil
 	}
-	return nil
+	secure, err := r.serverTLS("console", r.cfg.TLS.Console)
+	if err == nil {
+		r.web.serve(r.gateway.Guard(r.pages, secure), r.announce)
+	}
+	return err
 }
 
 func (r *running) close() {
@@ -253,11 +257,18 @@ func (r *running) makeGateway(context.Context) error {
 		}
 	}
 	options.DeviceCode, options.DeviceToken = r.web.deviceRoutes()
+	var err error
+	if options.TLS, err = r.serverTLS("API", r.cfg.TLS.API); err != nil {
+		return err
+	}
 	gateway, err := proxy.New(r.cfg, options)
 	if err != nil {
 		return err
 	}
 	r.gateway = gateway
+	if lowered := gateway.LoweredBounds(); lowered != "" {
+		r.log.Warn().Msg("bounds are lowered: " + lowered)
+	}
 	r.onClose(gateway.Close)
 	return nil
 }

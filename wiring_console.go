@@ -44,7 +44,7 @@ func newWeb(r *running, ln net.Listener, pools func() map[string]*balancer.Pool,
 	if all == nil || r.keys == nil {
 		return nil, errors.New("console: keystore.peppers is needed")
 	}
-	url := cmp.Or(r.cfg.AuthURL, "http://"+ln.Addr().String())
+	url := cmp.Or(r.cfg.AuthURL, urlOf(ln, r.cfg.TLS.Console))
 	if r.cfg.Device.Enabled {
 		w.devices = w.newDevices(all.Sealer("device"), url+"/authorize")
 	}
@@ -76,7 +76,7 @@ func (w *web) makeFirstAdmin(ctx context.Context, ln net.Listener, announce io.W
 		password, err := w.console.FirstAdmin(ctx)
 		if err == nil && password != "" {
 			fmt.Fprintf(announce, "Console:    %s  name: %s  one-time password: %s\n",
-				cmp.Or(w.cfg.AuthURL, "http://"+ln.Addr().String()), console.FirstAdminName, password)
+				cmp.Or(w.cfg.AuthURL, urlOf(ln, w.cfg.TLS.Console)), console.FirstAdminName, password)
 		}
 		if err == nil || ctx.Err() != nil {
 			return
@@ -154,7 +154,7 @@ func (w *web) newConsole(sealer *auth.Sealer, url string) (*console.Console, err
 	attempts := devicecode.NewAttempts(w.store, w.cfg.Service+":console:{attempts}:")
 	return console.New(console.Options{
 		Service: w.cfg.Service, URL: url, Settings: w.cfg.Console, Redis: w.store, Log: w.log,
-		APIURL: cmp.Or(w.cfg.Console.APIURL, "http://"+w.api.Addr().String()+"/v1"),
+		APIURL: cmp.Or(w.cfg.Console.APIURL, urlOf(w.api, w.cfg.TLS.API)+"/v1"),
 		Seals:  console.Seals{Seal: sealer.Seal, Open: sealer.Open, Token: sealer.Token, Genuine: sealer.Genuine},
 		Keys:   w.consoleKeys(), Devices: w.consoleDevices(), Client: w.client,
 		Try: func(ctx context.Context, caps []console.Cap) (func(context.Context), time.Duration, error) {

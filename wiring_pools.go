@@ -14,6 +14,7 @@ import (
 
 	"mete/balancer"
 	"mete/config"
+	"mete/config/certs"
 )
 
 // firstLists is how long a start waits for pools whose replicas are not known
@@ -36,7 +37,11 @@ func (r *running) makePools(context.Context) error {
 	r.pools, r.listed = make(map[string]*balancer.Pool, len(r.cfg.Pools)), make(chan struct{}, 1)
 	r.changes.news = make(chan balancer.Change, 4096)
 	for name, settings := range r.cfg.Pools {
-		pool, err := balancer.NewPool(name, balancer.Static(settings.Replicas), r.poolOptions(name, settings))
+		options, err := r.poolOptions(name, settings)
+		if err != nil {
+			return err
+		}
+		pool, err := balancer.NewPool(name, balancer.Static(settings.Replicas), options)
 		if err != nil {
 			return fmt.Errorf("pool %q: %w", name, err)
 		}
@@ -45,7 +50,7 @@ func (r *running) makePools(context.Context) error {
 	return nil
 }
 
-func (r *running) poolOptions(name string, settings config.Pool) balancer.Options {
+func (r *running) poolOptions(name string, settings config.Pool) (balancer.Options, error) {
 	options := balancer.Options{
 		MaxInFlight: int64(cmp.Or(settings.MaxInFlight, r.cfg.Bounds.ReplicaConnections)),
 		APIKey:      settings.APIKey.Reveal(),
@@ -58,7 +63,12 @@ func (r *running) poolOptions(name string, settings config.Pool) balancer.Option
 			options.Models = append(options.Models, m.Upstream())
 		}
 	}
-	return options
+	var err error
+	options.TLS, err = certs.Client(settings.TLS, r.certTrouble)
+	if err != nil {
+		err = fmt.Errorf("pool %q: %w", name, err)
+	}
+	return options, err
 }
 
 // runPools checks the replicas and follows the sources until the gateway is

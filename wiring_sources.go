@@ -76,7 +76,7 @@ func (r *running) consulClient() (*consul.Client, error) {
 	c := r.cfg.Consul
 	return consul.New(consul.Config{
 		Address: c.Address, Token: c.Token.Reveal(),
-		CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, ServerName: c.ServerName,
+		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ServerName: c.TLS.ServerName,
 		Datacenter: c.Datacenter, Namespace: c.Namespace, Partition: c.Partition,
 	})
 }
@@ -237,7 +237,7 @@ func (r *running) registration() (consul.Registration, error) {
 	}
 	switch n.CheckURL {
 	case "":
-		n.CheckURL = "http://" + reachable(r.admin.Addr().(*net.TCPAddr)) + "/readyz"
+		n.CheckURL = scheme(r.cfg.TLS.Admin) + reachable(r.admin.Addr().(*net.TCPAddr)) + "/readyz"
 	case config.NoCheck:
 		n.CheckURL = ""
 	}

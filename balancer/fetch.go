@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -30,7 +29,7 @@ func newClient(r *Replica) *http.Client {
 		MaxIdleConnsPerHost: 1,
 		IdleConnTimeout:     idleTimeout,
 		DisableCompression:  true,
-		TLSClientConfig:     &tls.Config{ServerName: r.TLSName()},
+		TLSClientConfig:     r.TLSConfig(),
 	}
 	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }

@@ -94,6 +94,7 @@ func (p *Pool) adopt(r *Replica, isNew bool) {
 	if !isNew {
 		r.warming.Store(p.clock())
 	}
+	r.secure = p.options.TLS
 	r.breaker = newBreaker(p.clock, p.options.Faults, breakerTimeout)
 	r.breaker.onChange = func() {
 		if r.breaker.now() == gobreaker.StateClosed {

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -17,9 +18,10 @@ var ErrNoReplica = errors.New("no replica is eligible")
 
 // Options are the knobs of a pool. The zero value is usable.
 type Options struct {
-	MaxInFlight int64    // leases per replica at once; 0 is no limit
-	Models      []string // names, as the replicas know them, that each must serve
-	APIKey      string   // what the replicas want as a bearer, if anything
+	MaxInFlight int64       // leases per replica at once; 0 is no limit
+	Models      []string    // names, as the replicas know them, that each must serve
+	APIKey      string      // what the replicas want as a bearer, if anything
+	TLS         *tls.Config // for replicas that speak it; nil: the system's authorities
 
 	Interval time.Duration // between two checks of a replica; 0 is a second
 	Faults   int           // in a row that open a replica's breaker; 0 is 5, below 0 is never

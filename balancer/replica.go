@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
@@ -17,6 +18,7 @@ type Replica struct {
 	Host string // Host header and TLS name: the port only where it is not the scheme's own
 	TLS  bool
 
+	secure   *tls.Config  // the pool's; nil: nothing but defaults
 	clock    func() int64 // nanoseconds since the pool was made, never 0
 	inFlight atomic.Int64
 	prefill  atomic.Int64
@@ -52,6 +54,21 @@ func (r *Replica) TLSName() string {
 		return name
 	}
 	return strings.Trim(r.Host, "[]")
+}
+
+// TLSConfig is what a connection to the replica needs, nil if it needs no TLS.
+func (r *Replica) TLSConfig() *tls.Config {
+	if !r.TLS {
+		return nil
+	}
+	made := r.secure.Clone()
+	if made == nil {
+		made = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if made.ServerName == "" {
+		made.ServerName = r.TLSName()
+	}
+	return made
 }
 
 // take adds a place unless limit are taken; a limit of 0 is none.

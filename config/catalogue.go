@@ -69,6 +69,9 @@ type Pool struct {
 	APIKey Secret `yaml:"api_key"`
 	// APIKeyFile is a file that holds api_key.
 	APIKeyFile string `yaml:"api_key_file"`
+	// TLS says whom to believe and what to show, to replicas whose address
+	// begins with https.
+	TLS ClientTLS `yaml:"tls"`
 	// Endpoints are those of vLLM's endpoints that are let through, without
 	// /v1/. Known: chat/completions, completions, embeddings, responses,
 	// messages, score, rerank, tokenize, detokenize, pooling, classify.

@@ -30,6 +30,7 @@ func (d *document) check(c *Config) {
 		d.fail("service", "%s is not a service word: write exactly 4 lower-case letters, like mete", d.quoted("service"))
 	}
 	d.checkListen(c.Listen)
+	d.checkTLS(c)
 	d.checkRedis(c.Redis)
 	d.checkConsul(c)
 	d.checkKeystore(c)
@@ -103,6 +104,8 @@ func (d *document) checkBounds(b Bounds) {
 	d.size("bounds.body", b.Body, 1, maxInFlight)
 	d.size("bounds.bodies_in_flight", b.BodiesInFlight, 1, maxInFlight)
 	d.size("bounds.header_bytes", b.HeaderBytes, smallestHead, largestHead)
+	d.upTo("bounds.requests", int64(b.Requests), maxSockets)
+	d.upTo("bounds.connections_per_address", int64(b.ConnectionsPerAddress), maxSockets)
 	d.upTo("bounds.connections", int64(b.Connections), maxSockets)
 	d.upTo("bounds.replica_connections", int64(b.ReplicaConnections), maxSockets)
 	if b.BodiesInFlight < b.Body {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"crypto/tls"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -20,41 +19,11 @@ var (
 	labelName   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 )
 
-// readConsulFiles resolves the paths of the PEM files, and notes those that
-// cannot be used.
-func (d *document) readConsulFiles(c *Consul) {
-	contents := map[string][]byte{}
-	for name, file := range map[string]*string{"ca_file": &c.CAFile, "cert_file": &c.CertFile, "key_file": &c.KeyFile} {
-		path := "consul." + name
-		if d.has(path) {
-			contents[name] = d.content(path, *file)
-			*file = d.resolve(*file)
-		}
-	}
-	if d.has("consul.ca_file") && !d.broken("consul.ca_file") {
-		d.certificates("consul.ca_file", contents["ca_file"])
-	}
-	if d.has("consul.cert_file") && d.has("consul.key_file") && !d.broken("consul.cert_file") && !d.broken("consul.key_file") {
-		if _, err := tls.X509KeyPair(contents["cert_file"], contents["key_file"]); err != nil {
-			d.fail("consul.key_file", "is not the key of cert_file: give a certificate and its own key, both in PEM form")
-		}
-	}
-}
-
 func (d *document) checkConsul(c *Config) {
 	v := c.Consul
 	d.checkConsulAddress(v.Address)
 	if v.Address != "" && !strings.HasPrefix(v.Address, "https://") {
-		for _, name := range []string{"ca_file", "cert_file", "key_file", "server_name"} {
-			if d.has("consul." + name) {
-				d.fail("consul."+name, "is of no use without TLS: write https:// in consul.address, or remove the line")
-			}
-		}
-	}
-	for _, pair := range [][2]string{{"cert_file", "key_file"}, {"key_file", "cert_file"}} {
-		if d.has("consul."+pair[0]) && !d.has("consul."+pair[1]) {
-			d.fail("consul."+pair[0], "is of no use alone: add %s, or remove the line", pair[1])
-		}
+		d.useless("consul.tls", "write https:// in consul.address")
 	}
 	d.checkPlace("consul", v.Datacenter, v.Namespace, v.Partition)
 	d.checkRegister(v.Register)

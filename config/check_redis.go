@@ -61,12 +61,8 @@ func (d *document) checkRedis(r Redis) {
 		d.fail(path, "%v", err)
 		return
 	}
-	if !d.has("redis.ca_file") || d.broken("redis.ca_file") {
-		return
-	}
-	d.certificates("redis.ca_file", r.CA)
-	if !r.TLS() {
-		d.fail("redis.ca_file", "is of no use without TLS: write rediss for redis in the URL, or remove the line")
+	if !r.Encrypted() {
+		d.useless("redis.tls", "write rediss for redis in the URL")
 	}
 }
 

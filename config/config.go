@@ -14,6 +14,11 @@ type Config struct {
 	// lies below one. People approve device logins at {auth_url}/authorize.
 	// Default: empty, which means http:// and listen.console, on loopback only.
 	AuthURL string `yaml:"auth_url"`
+	// TLS says with what certificates each listener speaks TLS.
+	TLS ListenTLS `yaml:"tls"`
+	// ProxyProtocol says which balancers in front of the API listener and the
+	// console name the client by the PROXY protocol.
+	ProxyProtocol ProxyProtocol `yaml:"proxy_protocol"`
 	// TrustedProxies are the addresses of proxies and load balancers in front of
 	// the gateway, as 10.0.0.5 or 10.0.0.0/8: from them, X-Forwarded-For is
 	// believed. Default: [].

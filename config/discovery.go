@@ -19,18 +19,8 @@ type Consul struct {
 	Token Secret `yaml:"token"`
 	// TokenFile is a file that holds token.
 	TokenFile string `yaml:"token_file"`
-	// CAFile is a PEM file with the certificate authorities that the agent's
-	// certificate is checked against. Only with https. Default: empty, those of
-	// the system.
-	CAFile string `yaml:"ca_file"`
-	// CertFile is a PEM file with the certificate that is shown to the agent.
-	// Only with https. Default: empty, none is shown.
-	CertFile string `yaml:"cert_file"`
-	// KeyFile is a PEM file with the key of cert_file. Required with it.
-	KeyFile string `yaml:"key_file"`
-	// ServerName is the name in the agent's certificate, where it is not the
-	// host of address. Default: empty.
-	ServerName string `yaml:"server_name"`
+	// TLS says whom to believe and what to show. Only with https.
+	TLS ClientTLS `yaml:"tls"`
 	// Datacenter is the one of every service that names none itself. Default:
 	// empty, the agent's.
 	Datacenter string `yaml:"datacenter"`

@@ -12,7 +12,7 @@ func (d *document) readFiles(c *Config) {
 	d.secret("console.oidc.client_secret", &c.Console.OIDC.ClientSecret, c.Console.OIDC.ClientSecretFile)
 	d.secret("consul.token", &c.Consul.Token, c.Consul.TokenFile)
 	d.secret("trace.authorization", &c.Trace.Authorization, c.Trace.AuthorizationFile)
-	d.readConsulFiles(&c.Consul)
+	d.readTLSFiles(c)
 	if d.has("state_dir") {
 		c.StateDir = d.resolve(c.StateDir)
 	}
@@ -24,9 +24,6 @@ func (d *document) readFiles(c *Config) {
 		pool := c.Pools[name]
 		d.secret(join("pools", name)+".api_key", &pool.APIKey, pool.APIKeyFile)
 		c.Pools[name] = pool
-	}
-	if d.has("redis.ca_file") {
-		c.Redis.CA = d.content("redis.ca_file", c.Redis.CAFile)
 	}
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/hex"
-	"os"
 	"testing"
 	"time"
 )
@@ -11,23 +10,26 @@ import (
 // tested elsewhere and taken over here.
 func wantFull(t *testing.T) *Config {
 	t.Helper()
-	ca, err := os.ReadFile("testdata/ca.pem")
-	if err != nil {
-		t.Fatal(err)
+	pair := ServerTLS{CertFile: "testdata/consul-cert.pem", KeyFile: "testdata/consul-key.pem"}
+	api, admin := pair, pair
+	api.ClientCAFile, api.ClientCert, admin.ClientCAFile = "testdata/ca.pem", CertOptional, "testdata/ca.pem"
+	shown := func(name string) ClientTLS {
+		return ClientTLS{CAFile: "testdata/ca.pem", CertFile: pair.CertFile, KeyFile: pair.KeyFile, ServerName: name}
 	}
 	return &Config{
-		Service: "acme",
-		Listen:  Listen{API: "127.0.0.1:1", Console: "127.0.0.1:3", Admin: "[::1]:2"},
-		AuthURL: "https://login.example.com/console", TrustedProxies: []string{"10.0.0.0/8", "::1"},
+		Service:       "acme",
+		Listen:        Listen{API: "127.0.0.1:1", Console: "127.0.0.1:3", Admin: "[::1]:2"},
+		TLS:           ListenTLS{API: api, Console: pair, Admin: admin},
+		ProxyProtocol: ProxyProtocol{From: []string{"10.0.0.0/24"}, Optional: true, Timeout: time.Second},
+		AuthURL:       "https://login.example.com/console", TrustedProxies: []string{"10.0.0.0/8", "::1"},
 		Redis: Redis{
 			URL:     "rediss+sentinel://s:p@sentinel:26379/3?master_name=m&username=u&password=w&addr=other:26379",
-			URLFile: "../redis-url", CAFile: "../ca.pem", CA: ca,
+			URLFile: "../redis-url", TLS: shown("redis.internal"),
 			ConnectTimeout: time.Second, Timeout: 75 * time.Millisecond,
 		},
 		Consul: Consul{
 			Address: "https://consul.internal:8501", Token: "fedcba9876543210fedcba9876543210", TokenFile: "../pepper",
-			CAFile: "testdata/ca.pem", CertFile: "testdata/consul-cert.pem", KeyFile: "testdata/consul-key.pem",
-			ServerName: "server.dc1.consul", Datacenter: "dc1", Namespace: "ml", Partition: "gpu",
+			TLS: shown("server.dc1.consul"), Datacenter: "dc1", Namespace: "ml", Partition: "gpu",
 			Register: Register{
 				Name: "acme", ID: "acme-1", Address: "10.0.0.2", Port: 80, Tags: []string{"a", "b"},
 				Check: "http://10.0.0.2:9090/readyz", CheckInterval: 10 * time.Second,
@@ -62,6 +64,7 @@ func wantFull(t *testing.T) *Config {
 			},
 			"c": {
 				Replicas: []string{"http://vllm:1"}, Consul: []Service{{Service: "vllm-c"}},
+				TLS:       shown("vllm.internal"),
 				Endpoints: DefaultPool().Endpoints, CheckInterval: time.Second, BreakerFaults: 5,
 			},
 		},
@@ -92,7 +95,7 @@ func wantFull(t *testing.T) *Config {
 			Groups:      []Group{{Name: "ml", Plans: []string{"unlimited"}, Admin: true}},
 			SessionIdle: time.Hour, SessionLife: 2 * day, AuditEntries: 500,
 		},
-		Bounds: Bounds{Body: 1 * MiB, BodiesInFlight: 64 * MB, HeaderBytes: 16 * KiB, Connections: 5, ReplicaConnections: 6},
+		Bounds: Bounds{Body: 1 * MiB, BodiesInFlight: 64 * MB, HeaderBytes: 16 * KiB, Connections: 5, ConnectionsPerAddress: 4, Requests: 3, ReplicaConnections: 6},
 		Timeouts: Timeouts{
 			Header: time.Second, Body: 2 * time.Second, KeepAlive: 3 * time.Second, Write: 4 * time.Second,
 			Connect: 5 * time.Millisecond, FirstByte: 90 * time.Minute, Idle: 6 * time.Second, Total: 24 * time.Hour,

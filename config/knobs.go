@@ -50,9 +50,18 @@ type Bounds struct {
 	// HeaderBytes is the largest request line and header block together. 1KiB
 	// to 1MiB. Size. Default: 8KiB.
 	HeaderBytes Size `yaml:"header_bytes"`
-	// Connections is how many client connections may be open at one time.
-	// Count. Default: 20000.
+	// Connections is how many client connections may be open at one time, on
+	// the API listener and on the console, each. It and requests are lowered to
+	// what fits into the descriptors that the process may open. Count.
+	// Default: 20000.
 	Connections int `yaml:"connections"`
+	// ConnectionsPerAddress is how many connections one client address may hold
+	// open, and how many requests it may have running that come by a trusted
+	// proxy. The /64 of an IPv6 address counts as one; loopback is not bounded.
+	// Count. Default: 4096.
+	ConnectionsPerAddress int `yaml:"connections_per_address"`
+	// Requests is how many requests may run at one time. Count. Default: 10000.
+	Requests int `yaml:"requests"`
 	// ReplicaConnections is how many connections may be open to one replica.
 	// Count. Default: 4096.
 	ReplicaConnections int `yaml:"replica_connections"`

@@ -194,7 +194,7 @@ func canaryIsSecret(d *document, canary string) bool {
 
 // reparse checks that what was accepted can be printed and read again.
 func reparse(t *testing.T, c *Config) {
-	c.Redis.URL, c.Redis.URLFile, c.Redis.CAFile, c.Keystore = Embedded, "", "", Keystore{}
+	c.Redis.URL, c.Redis.URLFile, c.Redis.TLS, c.Keystore = Embedded, "", ClientTLS{}, Keystore{}
 	for name, pool := range c.Pools {
 		pool.APIKey, pool.APIKeyFile = "", ""
 		c.Pools[name] = pool

@@ -26,12 +26,8 @@ type Redis struct {
 	URL Secret `yaml:"url"`
 	// URLFile is a file that holds url.
 	URLFile string `yaml:"url_file"`
-	// CAFile is a PEM file with the certificate authorities that the server's
-	// certificate is checked against. Only with TLS. Default: empty, those of
-	// the system.
-	CAFile string `yaml:"ca_file"`
-	// CA is the content of ca_file, read at load.
-	CA []byte `yaml:"-"`
+	// TLS says whom to believe and what to show. Only with rediss.
+	TLS ClientTLS `yaml:"tls"`
 	// ConnectTimeout is how long a connection may take to open. Duration.
 	// Default: 100ms.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
@@ -74,5 +70,5 @@ func (r Redis) ClientURL() string {
 	return scheme + "://" + rest
 }
 
-// TLS reports whether the URL asks for TLS.
-func (r Redis) TLS() bool { return strings.HasPrefix(r.URL.Reveal(), "rediss") }
+// Encrypted reports whether the URL asks for TLS.
+func (r Redis) Encrypted() bool { return strings.HasPrefix(r.URL.Reveal(), "rediss") }

@@ -74,7 +74,7 @@ func TestRedisURLWithTLSIsKnown(t *testing.T) {
 		"rediss://a": true, "rediss+cluster://a": true, "redis://a": false, "redis+sentinel://a": false,
 		"embedded": false, "unix:///a": false,
 	} {
-		if got := (Redis{URL: Secret(url)}).TLS(); got != want {
+		if got := (Redis{URL: Secret(url)}).Encrypted(); got != want {
 			t.Errorf("%s: TLS is %v", url, got)
 		}
 	}

@@ -20,7 +20,7 @@ var defaultSays = regexp.MustCompile(`Default: (\[.*\]|.*?)(\.$|, | which)`)
 func TestCommentsStateTheDefaults(t *testing.T) {
 	comments := documented(t)
 	sections := map[string]reflect.Value{}
-	for _, section := range []any{Config{}, Listen{}, Redis{}, Consul{}, Device{}, Console{}, Bounds{}, Timeouts{}, Answer{}, Shutdown{}, Log{}, Metrics{}, Trace{}} {
+	for _, section := range []any{Config{}, Listen{}, ProxyProtocol{}, Redis{}, Consul{}, Device{}, Console{}, Bounds{}, Timeouts{}, Answer{}, Shutdown{}, Log{}, Metrics{}, Trace{}} {
 		name := reflect.TypeOf(section).Name()
 		sections[name] = reflect.ValueOf(*Default())
 		if name != "Config" {
@@ -50,7 +50,7 @@ func TestCommentsStateTheDefaults(t *testing.T) {
 }
 
 func TestCommentsStateTheUnits(t *testing.T) {
-	for _, section := range []any{Redis{}, Register{}, Pool{}, Device{}, Console{}, Model{}, Limit{}, Bounds{}, Timeouts{}, Shutdown{}} {
+	for _, section := range []any{ProxyProtocol{}, Redis{}, Register{}, Pool{}, Device{}, Console{}, Model{}, Limit{}, Bounds{}, Timeouts{}, Shutdown{}} {
 		kind := reflect.TypeOf(section)
 		for i := range kind.NumField() {
 			field := kind.Field(i)

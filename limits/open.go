@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"mete/config"
+	"mete/config/certs"
 )
 
 // Open returns a client for the Redis that the configuration names. It does
@@ -21,9 +21,9 @@ import (
 // says, whatever becomes of Redis, and is never repeated by the client.
 // Whatever the error says, it does not hold the URL.
 func Open(c config.Redis) (redis.UniversalClient, error) {
-	roots, err := authorities(c.CA)
+	ours, err := certs.Client(c.TLS, nil)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("redis: %w", err)
 	}
 	switch c.Kind() {
 	case config.RedisEmbedded:
@@ -34,7 +34,7 @@ func Open(c config.Redis) (redis.UniversalClient, error) {
 			return nil, errURL
 		}
 		bound(c, &o.Protocol, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
-		trust(o.TLSConfig, roots)
+		trust(o.TLSConfig, ours)
 		return redis.NewClusterClient(o), nil
 	case config.RedisSentinel:
 		o, err := redis.ParseFailoverURL(c.ClientURL())
@@ -42,7 +42,7 @@ func Open(c config.Redis) (redis.UniversalClient, error) {
 			return nil, errURL
 		}
 		bound(c, &o.Protocol, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
-		trust(o.TLSConfig, roots)
+		trust(o.TLSConfig, ours)
 		return redis.NewFailoverClient(o), nil
 	}
 	o, err := redis.ParseURL(c.ClientURL())
@@ -50,7 +50,7 @@ func Open(c config.Redis) (redis.UniversalClient, error) {
 		return nil, errURL
 	}
 	bound(c, &o.Protocol, &o.ContextTimeoutEnabled, &o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
-	trust(o.TLSConfig, roots)
+	trust(o.TLSConfig, ours)
 	return redis.NewClient(o), nil
 }
 
@@ -66,22 +66,15 @@ func bound(c config.Redis, protocol *int, byContext *bool, retries, dials *int, 
 	*dial, *read, *write, *pool = c.ConnectTimeout, c.Timeout, c.Timeout, c.Timeout
 }
 
-func trust(t *tls.Config, roots *x509.CertPool) {
-	if t != nil && roots != nil {
-		t.RootCAs = roots
+// trust adds our settings to those of the URL, which are nil without TLS.
+func trust(t, ours *tls.Config) {
+	if t == nil {
+		return
 	}
-}
-
-// authorities reads PEM; nil means those of the system.
-func authorities(pem []byte) (*x509.CertPool, error) {
-	if len(pem) == 0 {
-		return nil, nil
+	t.MinVersion, t.RootCAs, t.GetClientCertificate = ours.MinVersion, ours.RootCAs, ours.GetClientCertificate
+	if ours.ServerName != "" {
+		t.ServerName = ours.ServerName
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, errors.New("redis certificate authorities: no certificate in the file")
-	}
-	return roots, nil
 }
 
 // embedded is a client with its server in the same process. Closing it ends

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,15 +83,24 @@ func TestLimitsWorkOnEveryKindOfRedis(t *testing.T) {
 		tryLimits(t, open(t, patient("unix://"+filepath.Join(dir, "s")+"?db=1")))
 	})
 	t.Run("TLS", func(t *testing.T) {
-		ca, args := tlsFiles(t)
+		files, args := tlsFiles(t)
 		port := freeAddr(t)
 		_, number, _ := net.SplitHostPort(port)
-		redistest.Start(t, append(args, "--tls-port", number, "--tls-auth-clients", "no")...)
+		redistest.Start(t, append(args, "--tls-port", number, "--tls-auth-clients", "yes")...)
 		c := patient("rediss://" + port)
-		c.CA = ca
+		c.TLS = files
 		tryLimits(t, open(t, c))
-		if err := open(t, patient("rediss://"+port)).Ping(t.Context()).Err(); err == nil {
-			t.Fatal("a server that nobody vouches for was believed")
+		for what, change := range map[string]func(*config.ClientTLS){
+			"a server that nobody vouches for": func(f *config.ClientTLS) { f.CAFile = "" },
+			"a server with another name":       func(f *config.ClientTLS) { f.ServerName = "other.internal" },
+			"a client without a certificate":   func(f *config.ClientTLS) { f.CertFile, f.KeyFile = "", "" },
+		} {
+			c := patient("rediss://" + port)
+			c.TLS = files
+			change(&c.TLS)
+			if err := open(t, c).Ping(t.Context()).Err(); err == nil {
+				t.Errorf("%s was believed", what)
+			}
 		}
 	})
 	t.Run("cluster", func(t *testing.T) { tryLimits(t, open(t, patient(clusterURL(t)))) })
@@ -107,7 +115,11 @@ func TestOpenNamesNoSecret(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if _, err := Open(config.Redis{URL: "rediss://host:1", CA: []byte("none")}); err == nil {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(config.Redis{URL: "rediss://host:1", TLS: config.ClientTLS{CAFile: empty}}); err == nil {
 		t.Error("an empty file of authorities was taken")
 	}
 }
@@ -240,7 +252,7 @@ func freeAddr(t *testing.T) string {
 
 // tlsFiles makes a certificate that vouches for itself, and the server's
 // arguments for it.
-func tlsFiles(t *testing.T) (ca []byte, args []string) {
+func tlsFiles(t *testing.T) (files config.ClientTLS, args []string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -260,12 +272,13 @@ func tlsFiles(t *testing.T) (ca []byte, args []string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	for name, content := range map[string][]byte{"cert": ca, "key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cert := filepath.Join(dir, "cert")
-	return ca, slices.Clone([]string{"--tls-cert-file", cert, "--tls-key-file", filepath.Join(dir, "key"), "--tls-ca-cert-file", cert})
+	cert, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	return config.ClientTLS{CAFile: cert, CertFile: cert, KeyFile: keyFile},
+		[]string{"--tls-cert-file", cert, "--tls-key-file", keyFile, "--tls-ca-cert-file", cert}
 }

@@ -14,6 +14,9 @@ import (
 // close settles, whatever comes of it.
 func (x *exchange) infer(e *endpoint) error {
 	x.endpoint, x.route = e, e.name
+	if err := x.admit(); err != nil {
+		return err
+	}
 	if err := x.identify(); err != nil {
 		return err
 	}

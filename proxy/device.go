@@ -44,10 +44,15 @@ func (x *exchange) device(route deviceRoute) error {
 // clientAddress is where the request comes from, behind the proxies that the
 // configuration trusts.
 func (x *exchange) clientAddress() netip.Addr {
+	return x.table.proxies.Client(x.peerAddress(), string(x.head.forwardedFor))
+}
+
+// peerAddress is the other end of the connection, behind balancers that name
+// it by the PROXY protocol.
+func (x *exchange) peerAddress() netip.Addr {
 	peer, ok := x.ctx.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return netip.Addr{}
 	}
-	address := peer.AddrPort().Addr()
-	return x.table.proxies.Client(address, string(x.head.forwardedFor))
+	return peer.AddrPort().Addr().Unmap().WithZone("")
 }

@@ -81,6 +81,10 @@ var (
 		message: "Every replica's queue is full right now. Try again shortly."}
 	refuseOverload = &refusal{status: 503, kind: serverError, code: "gateway_overloaded", fault: faultGateway, retryAfter: time.Second,
 		message: "The gateway holds as many requests as it may. Try again shortly."}
+	refuseConnections = &refusal{status: 503, kind: serverError, code: "gateway_overloaded", fault: faultGateway, retryAfter: time.Second,
+		message: "The gateway holds as many connections as it may. Try again shortly."}
+	refuseAddress = &refusal{status: 429, kind: rateLimit, code: "too_many_connections", fault: faultLimit, retryAfter: time.Second,
+		message: "Your address holds as many connections, or requests by a proxy, as it may. Close some, or try again shortly."}
 	refuseDraining = &refusal{status: 503, kind: serverError, code: "shutting_down", fault: faultGateway, retryAfter: time.Second,
 		message: "This gateway is stopping. Try again; another one will answer."}
 	refuseInternal = &refusal{status: 500, kind: serverError, code: "internal_error", fault: faultGateway,
@@ -140,6 +144,8 @@ func refusalForSentinel(err error) *refusal {
 		return refuseStore
 	case errors.Is(err, balancer.ErrNoReplica):
 		return refuseNoReplica
+	case outOfDescriptors(err):
+		return refuseOverload
 	case errors.As(err, new(*dialError)):
 		return refuseReplicaFailed
 	case isTimeout(err):

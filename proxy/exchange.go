@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,9 @@ type exchange struct {
 	prompt int64 // estimated, tokens
 	most   int64 // tokens that the request asks for at most, -1 where it does not say
 	stream bool  // what the request asks for
+
+	rank    int        // how many exchanges there were when it began, with it
+	counted netip.Addr // the client, where this request counts for its address
 
 	record
 	unseen   bool // a first look, which is not written down
@@ -190,6 +194,7 @@ func (x *exchange) close() {
 	x.peer.unwatch()
 	x.settle()
 	x.dropAnswer()
+	x.g.addresses.Release(x.counted)
 	x.g.exit(x)
 	x.end(nil)
 	x.releaseBody()

@@ -62,6 +62,8 @@ func outcomeOf(err error) balancer.Outcome {
 	switch {
 	case errors.Is(err, errClientLeft), errors.Is(err, errDraining):
 		return balancer.ClientLeft
+	case outOfDescriptors(err):
+		return balancer.Unused
 	case errors.As(err, new(*dialError)):
 		return balancer.ConnectFailed
 	case errors.As(err, &answered):

@@ -245,7 +245,7 @@ func TestLoadThatTheReplicaTellsIsTakenIn(t *testing.T) {
 func TestPanicCostsOneRequest(t *testing.T) {
 	r := newRig(t)
 	whole := r.gateway.table.Load()
-	broken := &table{config: whole.config, metrics: whole.metrics}
+	broken := &table{config: whole.config, bounds: whole.bounds, metrics: whole.metrics}
 	broken.models = map[string]*model{"mete": {Model: whole.models["mete"].Model, metrics: whole.models["mete"].metrics}}
 	r.gateway.table.Store(broken)
 	wantError(t, r.post("/v1/chat/completions", chatBody), 500, "internal_error", "")

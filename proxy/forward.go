@@ -3,7 +3,6 @@ package proxy
 import (
 	"bufio"
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -50,10 +49,8 @@ func newUpstream(r *balancer.Replica, t *config.Timeouts, h *hangups) *upstream 
 		host:    r.Host,
 		dialer:  net.Dialer{Timeout: t.Connect},
 		hangups: h,
+		tls:     r.TLSConfig(),
 		maxIdle: t.ReplicaKeepAlive,
-	}
-	if r.TLS {
-		u.tls = &tls.Config{ServerName: r.TLSName(), MinVersion: tls.VersionTLS12}
 	}
 	return u
 }

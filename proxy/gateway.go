@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"mete/config"
 	"mete/devicecode"
 	"mete/limits"
+	"mete/proxy/front"
 	"mete/proxy/meter"
 	"mete/proxy/trace"
 )
@@ -27,6 +29,7 @@ type Options struct {
 	Pools   map[string]*balancer.Pool // by the names of the configuration
 	Metrics *meter.Book
 	Log     zerolog.Logger
+	TLS     *tls.Config   // of the API listener; nil: plain HTTP
 	Tracer  *trace.Tracer // nil: nothing is traced
 	// Revoke revokes a key of the store by its id. Nil: no key can be revoked.
 	Revoke func(ctx context.Context, id string) error
@@ -47,6 +50,8 @@ type Gateway struct {
 	ids                     *idSource
 	tracer                  *trace.Tracer
 	bodies                  bodyBudget
+	tls                     *tls.Config
+	addresses               front.Addresses // of clients, and what each holds
 
 	table     atomic.Pointer[table]
 	upstreams sync.Map // *balancer.Replica → *upstream
@@ -70,6 +75,7 @@ func New(cfg *config.Config, o Options) (*Gateway, error) {
 		tracer:  o.Tracer,
 		metrics: newMetrics(o.Metrics, cfg.Metrics.Callers),
 		ids:     newIDSource(),
+		tls:     o.TLS,
 		live:    make(map[*exchange]struct{}),
 	}
 	g.bodies.limit = int64(cfg.Bounds.BodiesInFlight)
@@ -111,7 +117,14 @@ func (g *Gateway) forgetSeries() {
 func (g *Gateway) Waiting(pool string) int64 { return g.metrics.pool(pool).waiting.Load() }
 
 // Serve answers requests on ln until Shutdown.
-func (g *Gateway) Serve(ln net.Listener) error { return g.server.Serve(tunedListener{ln, g.hangups}) }
+func (g *Gateway) Serve(ln net.Listener) error {
+	return g.server.Serve(g.guard(ln, g.tls, g.client))
+}
+
+// Guard puts the bounds on connections and the PROXY protocol of the API
+// listener before another one, and TLS unless it is nil. Both count the same
+// addresses.
+func (g *Gateway) Guard(ln net.Listener, t *tls.Config) net.Listener { return g.guard(ln, t, nil) }
 
 // Ready reports whether requests should be sent here.
 func (g *Gateway) Ready() bool { return !g.retired.Load() }
@@ -165,7 +178,7 @@ func (g *Gateway) newServer(cfg *config.Config) *fasthttp.Server {
 		ReadBufferSize:     int(cfg.Bounds.HeaderBytes),
 		WriteBufferSize:    1 << 10, // a header and a first event; the other parts of a stream pass it by
 		MaxRequestBodySize: int(cfg.Bounds.Body),
-		Concurrency:        cfg.Bounds.Connections,
+		Concurrency:        1 << 20, // the listener counts, and says so in JSON
 		ReadTimeout:        cfg.Timeouts.Header,
 		WriteTimeout:       cfg.Timeouts.Write,
 		IdleTimeout:        cfg.Timeouts.KeepAlive,
@@ -230,6 +243,7 @@ func (g *Gateway) Forget(r *balancer.Replica) {
 func (g *Gateway) enter(x *exchange) {
 	g.mu.Lock()
 	g.live[x] = struct{}{}
+	x.rank = len(g.live)
 	cut := g.cut
 	g.mu.Unlock()
 	if cut != nil {

@@ -1,12 +1,16 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"mete/config"
+	"mete/proxy/front"
 )
 
 // goneAfter is how long a peer may leave sent bytes or keep-alive probes
@@ -17,28 +21,29 @@ const goneAfter = 30 * time.Second
 // read from after its answer.
 const lingerFor = 2 * time.Second
 
-// tunedListener sets up each connection so that a peer which left or vanished
-// is noticed.
-type tunedListener struct {
-	net.Listener
-	hangups *hangups
+// guard lets connections through that pass the bounds, each made ready for the
+// server by wrap, which may be nil.
+func (g *Gateway) guard(ln net.Listener, t *tls.Config, wrap func(*front.Conn) net.Conn) *front.Listener {
+	protocol := g.table.Load().config.ProxyProtocol
+	return front.New(ln, &g.addresses, front.Options{
+		TLS: t, Wrap: wrap,
+		Balancers: config.NewProxies(protocol.From), HeaderRequired: !protocol.Optional, HeaderTimeout: protocol.Timeout,
+		Bounds: g.connectionBounds, Forwarders: g.forwards, Answer: g.turnAway,
+		Refused: func(why front.Reason) { g.metrics.turnedAway.WithLabelValues(string(why)).Inc() },
+	})
 }
 
-// Accept implements net.Listener.
-func (l tunedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if tcp, ok := c.(*net.TCPConn); ok {
-		tune(tcp)
-		client := &clientConn{TCPConn: tcp, hangups: l.hangups}
-		l.hangups.add(tcp, &client.peer)
-		return client, nil
-	}
-	return c, err
+// client sets up a connection so that a peer which left or vanished is noticed.
+func (g *Gateway) client(c *front.Conn) net.Conn {
+	tune(c.TCPConn)
+	client := &clientConn{Conn: c, hangups: g.hangups}
+	g.hangups.add(c, &client.peer)
+	return client
 }
 
 // clientConn is a client's connection.
 type clientConn struct {
-	*net.TCPConn
+	*front.Conn
 	peer    peer
 	hangups *hangups // that watch peer
 	linger  atomic.Bool
@@ -59,10 +64,10 @@ func clientOf(c net.Conn) *clientConn {
 func (c *clientConn) Close() error {
 	if c.linger.Load() && c.CloseWrite() == nil {
 		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
-		_, _ = io.Copy(io.Discard, c.TCPConn)
+		_, _ = io.Copy(io.Discard, c.Conn)
 	}
 	c.hangups.forget(&c.peer)
-	return c.TCPConn.Close()
+	return c.Conn.Close()
 }
 
 // lingerOn lets a client read the answer to a request that was not read whole.

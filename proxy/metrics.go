@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mete/balancer"
+	"mete/proxy/front"
 	"mete/proxy/meter"
 )
 
@@ -36,6 +37,7 @@ type metrics struct {
 	streams    prometheus.Gauge
 	unwatched  prometheus.Counter
 	panics     prometheus.Counter
+	turnedAway *prometheus.CounterVec // by reason
 	stages     [stageCount]prometheus.Observer
 	callers    *callers
 
@@ -100,6 +102,7 @@ func newMetrics(b *meter.Book, ownerBound int) *metrics {
 		streams:    b.Gauge("streams", "Answers that are being relayed."),
 		unwatched:  b.Counter("unwatched_total", "Exchanges whose connection could not be watched for the client's leaving."),
 		panics:     b.Counter("panics_total", "Panics, each of which cost one request."),
+		turnedAway: b.Counters("connections_refused_total", "Connections that were closed before a request, by reason: connections (too many), address (too many from one), no_header and bad_header (of the PROXY protocol), descriptors (the process has none left, and they wait).", "reason"),
 		callers:    newCallers(b, ownerBound),
 		routes:     map[string]prometheus.Counter{},
 		models:     map[string]*modelMetrics{},
@@ -108,6 +111,9 @@ func newMetrics(b *meter.Book, ownerBound int) *metrics {
 	stages := b.Histograms("stage_duration_seconds", "Time of each stage of a request that was sent to a replica: auth, read, limit, queue, connect, first_byte (from the sending on), answer (from the first byte on).", stageBuckets, "stage")
 	for i := range m.stages {
 		m.stages[i] = stages.WithLabelValues(stageNames[i])
+	}
+	for _, why := range front.Reasons() {
+		m.turnedAway.WithLabelValues(string(why)) // there from the start
 	}
 	for _, name := range routes() {
 		m.routes[name] = m.http.WithLabelValues(name, "200")

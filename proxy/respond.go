@@ -178,6 +178,9 @@ func (x *exchange) expectBody() error {
 	if x.endpoint == nil {
 		return nil
 	}
+	if x.rank > x.table.bounds.requests {
+		return refuseOverload
+	}
 	if err := x.identify(); err != nil {
 		return err
 	}

@@ -199,7 +199,7 @@ func TestPlanThatForbidsAFieldRefundsTheRequest(t *testing.T) {
 func TestPanicSettlesToo(t *testing.T) {
 	r := newRig(t, withConfig(limited))
 	whole := r.gateway.table.Load()
-	broken := &table{config: whole.config, metrics: whole.metrics}
+	broken := &table{config: whole.config, bounds: whole.bounds, metrics: whole.metrics}
 	unpooled := *whole.models["mete"]
 	unpooled.pool = &pool{endpoints: unpooled.pool.endpoints, metrics: unpooled.pool.metrics}
 	broken.models = map[string]*model{"mete": &unpooled}

@@ -16,6 +16,7 @@ import (
 // whole, swapped in at once, and never changed.
 type table struct {
 	config    *config.Config
+	bounds    bounds
 	metrics   *metrics
 	proxies   config.Proxies // believed when they say for whom they speak
 	models    map[string]*model
@@ -48,7 +49,7 @@ type pool struct {
 func (p *pool) serves(endpoint string) bool { return slices.Contains(p.endpoints, endpoint) }
 
 func newTable(cfg *config.Config, pools map[string]*balancer.Pool, m *metrics) (*table, error) {
-	t := &table{config: cfg, metrics: m, proxies: config.NewProxies(cfg.TrustedProxies), models: make(map[string]*model, len(cfg.Models))}
+	t := &table{config: cfg, bounds: fit(cfg.Bounds, descriptors()), metrics: m, proxies: config.NewProxies(cfg.TrustedProxies), models: make(map[string]*model, len(cfg.Models))}
 	byName := make(map[string]*pool, len(pools))
 	for name, settings := range cfg.Pools {
 		p, ok := pools[name]
