@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// profile takes a processor profile of the gateway during a window, and one of
-// its memory at the end, when profiles are wanted. The returned function waits
+// profile takes a processor profile of the gateway during a window, and its
+// metrics and a profile of its memory at the end, when profiles are wanted. The returned function waits
 // for them.
 func (l *lab) profile(ctx context.Context, p *Proxy, window time.Duration) (wait func() error) {
 	if l.o.Profiles == "" || p.admin == "" {
@@ -25,6 +25,9 @@ func (l *lab) profile(ctx context.Context, p *Proxy, window time.Duration) (wait
 	}()
 	return func() error {
 		if err := <-done; err != nil {
+			return err
+		}
+		if err := fetch(ctx, "http://"+p.admin+"/metrics", name+".metrics.txt"); err != nil {
 			return err
 		}
 		return fetch(ctx, "http://"+p.admin+"/debug/pprof/heap?gc=1", name+".heap.pprof")
