@@ -16,7 +16,7 @@ import (
 
 // serveAdmin serves metrics, health, profiles and the key API.
 func (r *running) serveAdmin(context.Context) error {
-	secure, err := r.serverTLS("admin", r.cfg.TLS.Admin)
+	secure, err := r.serverTLS("admin", r.cfg().TLS.Admin)
 	if err != nil {
 		return err
 	}
@@ -52,14 +52,14 @@ func (r *running) adminRoutes() http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	token := r.cfg.Keystore.AdminToken.Reveal()
+	token := r.cfg().Keystore.AdminToken.Reveal()
 	mux.Handle("GET /admin/usage", auth.RequireToken(token, http.HandlerFunc(r.serveUsage)))
 	mux.Handle("GET /admin/log-level", auth.RequireToken(token, http.HandlerFunc(r.showLogLevel)))
 	mux.Handle("PUT /admin/log-level", auth.RequireToken(token, http.HandlerFunc(r.changeLogLevel)))
 	if r.keys != nil {
 		api := &auth.API{
 			Store: r.keys, Token: token, Log: r.log,
-			PlanExists: func(plan string) bool { _, ok := r.cfg.Plan(plan); return ok },
+			PlanExists: func(plan string) bool { _, ok := r.cfg().Plan(plan); return ok },
 			Changed:    r.web.keyChanged,
 		}
 		mux.Handle("/admin/keys", api.Handler())
@@ -75,7 +75,7 @@ func (r *running) readyz(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "stopping", http.StatusServiceUnavailable)
 	case !r.open.Load():
 		http.Error(w, "starting", http.StatusServiceUnavailable)
-	case len(r.emptyPools()) == len(r.pools):
+	case len(emptyPools(r.pools())) == len(r.pools()):
 		http.Error(w, "no pool has replicas yet", http.StatusServiceUnavailable)
 	default:
 		fmt.Fprintln(w, "ready")

@@ -23,11 +23,12 @@ type poolsView struct {
 
 // showPools answers GET /debug/pools: every replica's state, and why.
 func (r *running) showPools(w http.ResponseWriter, _ *http.Request) {
-	v := poolsView{Service: r.cfg.Service, Version: buildVersion(), Pools: []balancer.View{}, Sources: []sourceView{}}
-	for _, name := range r.cfg.PoolNames() {
-		v.Pools = append(v.Pools, r.pools[name].Snapshot())
+	now := r.now.Load()
+	v := poolsView{Service: now.cfg.Service, Version: buildVersion(), Pools: []balancer.View{}, Sources: []sourceView{}}
+	for _, name := range now.cfg.PoolNames() {
+		v.Pools = append(v.Pools, now.pools[name].Snapshot())
 	}
-	for _, s := range r.sources {
+	for _, s := range now.sources {
 		v.Sources = append(v.Sources, s.status())
 	}
 	writeJSON(w, v)
@@ -61,29 +62,30 @@ func (r *running) showRoute(w http.ResponseWriter, request *http.Request) {
 		adminError(w, http.StatusBadRequest, "invalid_value", "tokens must be a whole number, the length of the prompt")
 		return
 	}
+	now := r.now.Load()
 	var pool string
 	v := routeView{Model: model, Tokens: tokens}
 	need := balancer.Need{Tokens: tokens}
-	if m := r.cfg.Model(model); m != nil {
+	if m := now.cfg.Model(model); m != nil {
 		v.Upstream, pool = m.Upstream(), m.Pool
-	} else if base := r.baseOf(model); base != nil {
+	} else if base := now.baseOf(model); base != nil {
 		v.Upstream, v.Base, pool = model, base.ID, base.Pool
 		need.Model = model
 	} else {
-		adminError(w, http.StatusNotFound, "model_not_found", fmt.Sprintf("there is no model %q; there are %s", model, strings.Join(r.modelNames(), ", ")))
+		adminError(w, http.StatusNotFound, "model_not_found", fmt.Sprintf("there is no model %q; there are %s", model, strings.Join(now.modelNames(), ", ")))
 		return
 	}
-	v.Explanation = r.pools[pool].Explain(need)
+	v.Explanation = now.pools[pool].Explain(need)
 	writeJSON(w, v)
 }
 
 // baseOf returns the model that a LoRA adapter adapts, or nil.
-func (r *running) baseOf(adapter string) *config.Model {
-	for _, name := range r.cfg.PoolNames() {
-		for _, replica := range r.pools[name].Replicas() {
+func (s *setup) baseOf(adapter string) *config.Model {
+	for _, name := range s.cfg.PoolNames() {
+		for _, replica := range s.pools[name].Replicas() {
 			for _, m := range replica.Models() {
-				if m.ID == adapter && m.Parent != "" && r.cfg.Pools[name].Adapters {
-					return r.cfg.BaseOf(name, m.Parent)
+				if m.ID == adapter && m.Parent != "" && s.cfg.Pools[name].Adapters {
+					return s.cfg.BaseOf(name, m.Parent)
 				}
 			}
 		}
@@ -92,16 +94,16 @@ func (r *running) baseOf(adapter string) *config.Model {
 }
 
 // modelNames are all that callers can name, adapters last.
-func (r *running) modelNames() []string {
+func (s *setup) modelNames() []string {
 	var names []string
-	for _, m := range r.cfg.Models {
+	for _, m := range s.cfg.Models {
 		names = append(names, m.ID)
 	}
-	for _, pool := range r.cfg.PoolNames() {
-		if !r.cfg.Pools[pool].Adapters {
+	for _, pool := range s.cfg.PoolNames() {
+		if !s.cfg.Pools[pool].Adapters {
 			continue
 		}
-		for _, adapter := range r.pools[pool].Adapters() {
+		for _, adapter := range s.pools[pool].Adapters() {
 			if !slices.Contains(names, adapter) {
 				names = append(names, adapter)
 			}

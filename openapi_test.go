@@ -130,7 +130,7 @@ func TestAnswersAreAsTheOpenAPIDocumentSays(t *testing.T) {
 	c := newContract(t, s.client)
 	c.callersAnswers(s, "http://"+s.gateways[0].api.Addr().String())
 	c.deviceAnswers("http://" + s.gateways[0].api.Addr().String())
-	c.adminAnswers("http://"+s.gateways[0].admin.Addr().String(), s.gateways[0].cfg.Keystore.AdminToken.Reveal())
+	c.adminAnswers("http://"+s.gateways[0].admin.Addr().String(), s.gateways[0].cfg().Keystore.AdminToken.Reveal())
 	s.store.Kill()
 	s.eventually(func() bool {
 		status, _ := s.ask(0, "POST", chatPath, "sk-mete-"+strings.Repeat("e", 40), chatOf("mete"))

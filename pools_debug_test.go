@@ -26,7 +26,7 @@ func TestRouteSaysWhatWouldBeChosen(t *testing.T) {
 		}
 	}})
 	s := startSite(t, withPool(siteConfig(), func(p *config.Pool) { p.Replicas, p.Adapters = []string{r.URL()}, true }))
-	s.eventually("the adapter is known", 20*time.Second, func() bool { return s.pools["general"].Serves("tuned") })
+	s.eventually("the adapter is known", 20*time.Second, func() bool { return s.pools()["general"].Serves("tuned") })
 	for path, want := range map[string]struct {
 		status int
 		text   string
@@ -50,7 +50,7 @@ func TestRouteSaysWhatWouldBeChosen(t *testing.T) {
 	if route.Tokens != 5000 || route.Why == "" || len(route.Candidates) != 1 || route.Candidates[0].Score < 5000 {
 		t.Errorf("%+v", route)
 	}
-	if sent != 0 || s.pools["general"].Replicas()[0].InFlight() != 0 {
+	if sent != 0 || s.pools()["general"].Replicas()[0].InFlight() != 0 {
 		t.Error("a request was sent, or a place leased")
 	}
 }
@@ -107,14 +107,15 @@ func TestRegistrationIsFilledIn(t *testing.T) {
 		t.Cleanup(func() { _ = ln.Close() })
 		return ln
 	}
-	r := &running{cfg: siteConfig(), api: listening("127.0.0.1:0"), admin: listening(":0")}
-	r.cfg.Consul.Register.Name = "mete"
+	r := &running{api: listening("127.0.0.1:0"), admin: listening(":0")}
+	r.now.Store(&setup{cfg: siteConfig()})
+	r.cfg().Consul.Register.Name = "mete"
 	n, err := r.registration()
 	apiPort, adminPort := portOf(r.api.Addr().String()), portOf(r.admin.Addr().String())
 	if err != nil || !strings.HasPrefix(n.ID, "mete-") || !strings.HasSuffix(n.ID, "-"+apiPort) || n.CheckURL != "http://127.0.0.1:"+adminPort+"/readyz" {
 		t.Errorf("%+v, %v", n, err)
 	}
-	r.cfg.Consul.Register = config.Register{Name: "mete", ID: "one", Port: 80, Check: config.NoCheck}
+	r.cfg().Consul.Register = config.Register{Name: "mete", ID: "one", Port: 80, Check: config.NoCheck}
 	if n, err := r.registration(); err != nil || n.ID != "one" || n.Port != 80 || n.CheckURL != "" {
 		t.Errorf("%+v, %v", n, err)
 	}
@@ -122,8 +123,9 @@ func TestRegistrationIsFilledIn(t *testing.T) {
 
 func TestEachSourceHasAFileOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
-	r := &running{cfg: siteConfig()}
-	r.cfg.StateDir = dir
+	r := &running{}
+	r.now.Store(&setup{cfg: siteConfig()})
+	r.cfg().StateDir = dir
 	for _, view := range []sourceView{
 		{Pool: "a", Source: "dns http://x:1"}, {Pool: "a", Source: "dns http://x_1"}, {Pool: "a.dns", Source: "http://x:1"},
 		{Pool: "a", Source: consulName(config.Service{Service: "s", Tag: "t"})}, {Pool: "a", Source: consulName(config.Service{Service: "s", Datacenter: "t"})},

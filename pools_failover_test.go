@@ -178,7 +178,7 @@ func TestAdaptersAreModels(t *testing.T) {
 		s := startSite(t, withPool(siteConfig(), func(p *config.Pool) {
 			p.Replicas, p.Adapters = []string{plain.URL(), tuned.URL()}, on
 		}))
-		s.eventually("the adapter is known", 20*time.Second, func() bool { return s.pools["general"].Serves("tuned") })
+		s.eventually("the adapter is known", 20*time.Second, func() bool { return s.pools()["general"].Serves("tuned") })
 		for range 8 {
 			a := s.ask(body)
 			switch {

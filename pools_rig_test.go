@@ -211,7 +211,7 @@ func (s *site) eventually(what string, within time.Duration, ok func() bool) (af
 // urls are the replicas that the pool knows, sorted.
 func (s *site) urls() []string {
 	var urls []string
-	for _, r := range s.pools["general"].Replicas() {
+	for _, r := range s.pools()["general"].Replicas() {
 		urls = append(urls, r.URL)
 	}
 	slices.Sort(urls)
@@ -220,7 +220,7 @@ func (s *site) urls() []string {
 
 // eligible reports whether the pool would send a request to the replica.
 func (s *site) eligible(id string) bool {
-	for _, c := range s.pools["general"].Explain(balancer.Need{}).Candidates {
+	for _, c := range s.pools()["general"].Explain(balancer.Need{}).Candidates {
 		if c.ID == id {
 			return c.Eligible
 		}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -25,7 +28,9 @@ store in the same process and two simulated replicas, all on loopback.
 
 SIGTERM and Ctrl-C let running answers end: the gateway reports itself not
 ready for shutdown.lame_duck, then waits up to shutdown.drain. A second signal
-ends it at once.`,
+ends it at once. On SIGHUP, and when the config file or a file that it names
+changes, models, pools, plans, keys and most knobs are taken over without
+dropping a stream; a file with a fault changes nothing.`,
 		Example: "  mete serve\n  mete serve --config /etc/mete/mete.yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd, flags) },
@@ -44,17 +49,38 @@ func serve(cmd *cobra.Command, flags serveFlags) error {
 	if flags.config == "" {
 		return tryIt(cmd, flags)
 	}
-	cfg, err := config.Load(flags.config)
+	return serveFile(cmd.Context(), flags, nil)
+}
+
+// serveFile runs the gateway on a config file, which it loads again when it
+// changes.
+func serveFile(ctx context.Context, flags serveFlags, ready func(*running) error) error {
+	load := func() (*config.Config, []string, error) {
+		cfg, files, err := config.LoadFiles(flags.config)
+		if err == nil {
+			flags.override(cfg)
+		}
+		return cfg, files, err
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	cfg, files, err := load()
 	if err != nil {
 		return err
 	}
-	flags.override(cfg)
 	log, closeLog, err := newLogger(cfg.Log)
 	if err != nil {
 		return err
 	}
 	defer closeLog()
-	return run(cmd.Context(), cfg, log, nil)
+	return run(ctx, cfg, log, func(r *running) error {
+		r.goReload(load, files, hup)
+		if ready == nil {
+			return nil
+		}
+		return ready(r)
+	})
 }
 
 func (f serveFlags) override(cfg *config.Config) {
@@ -98,15 +124,15 @@ func run(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready func
 func (r *running) drain() error {
 	stop := newSecondSignal()
 	defer stop.release()
-	r.log.Info().Dur("lame_duck", r.cfg.Shutdown.LameDuck).Dur("drain", r.cfg.Shutdown.Drain).
+	r.log.Info().Dur("lame_duck", r.cfg().Shutdown.LameDuck).Dur("drain", r.cfg().Shutdown.Drain).
 		Int("in_flight", r.gateway.InFlight()).Msg("stopping")
 	r.gateway.Retire()
 	r.leave() // the lame-duck time begins once nobody new is sent here
 	select {
-	case <-time.After(r.cfg.Shutdown.LameDuck):
+	case <-time.After(r.cfg().Shutdown.LameDuck):
 	case <-stop.Done():
 	}
-	ctx, cancel := context.WithTimeout(stop, r.cfg.Shutdown.Drain)
+	ctx, cancel := context.WithTimeout(stop, r.cfg().Shutdown.Drain)
 	defer cancel()
 	err := r.gateway.Shutdown(ctx)
 	r.log.Info().Err(err).Msg("stopped")

@@ -127,7 +127,7 @@ func greet(ctx context.Context, out io.Writer, r *running, tokenFile string) err
 	fmt.Fprintf(out, "OPENAI_BASE_URL=%s\n", base)
 	fmt.Fprintf(out, "OPENAI_API_KEY=%s\n", key)
 	fmt.Fprintf(out, `curl -N %s/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '{"model":"%s","stream":true,"messages":[{"role":"user","content":"Hello!"}]}'`+"\n",
-		base, key, r.cfg.Service)
+		base, key, r.cfg().Service)
 	fmt.Fprintf(out, "\nTwo simulated replicas answer with made-up words. The key is good until Ctrl-C.\n")
 	fmt.Fprintf(out, "More keys:  mete keys create --plan try --name NAME --admin http://%s --token-file %s\n", r.admin.Addr(), tokenFile)
 	fmt.Fprintf(out, "Metrics:    http://%s/metrics\n", r.admin.Addr())

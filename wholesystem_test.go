@@ -174,7 +174,7 @@ func (s *system) replicaFaults(gateway int) {
 			s.Fatal(err)
 		}
 	}
-	s.eventually(func() bool { return s.gateways[gateway].pools["shaky"].Snapshot().Replicas[0].Load.Used })
+	s.eventually(func() bool { return s.gateways[gateway].pools()["shaky"].Snapshot().Replicas[0].Load.Used })
 	fail(s.shaky[0], sim.Fault{Kind: sim.Status, Code: 500})
 	for range 3 { // one of them comes to that replica first
 		s.want(200, gateway, "POST", chatPath, s.open, streamOf("shaky"))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,7 +29,7 @@ import (
 
 // running is a gateway with all that it stands on.
 type running struct {
-	cfg      *config.Config
+	now      atomic.Pointer[setup] // what is in force; see reload.go
 	log      zerolog.Logger
 	level    *logLevel // of log
 	store    redis.UniversalClient
@@ -57,7 +58,8 @@ func start(ctx context.Context, cfg *config.Config, log zerolog.Logger) (*runnin
 
 // startAnnouncing is start, with a choice of where a first password is shown.
 func startAnnouncing(ctx context.Context, cfg *config.Config, log zerolog.Logger, announce io.Writer) (*running, error) {
-	r := &running{cfg: cfg, log: log, announce: announce, failed: make(chan error, 3)}
+	r := &running{log: log, announce: announce, failed: make(chan error, 3)}
+	r.now.Store(&setup{cfg: cfg})
 	var err error
 	if r.level, err = newLogLevel(cfg.Log.Level); err != nil {
 		return nil, err
@@ -77,21 +79,33 @@ func startAnnouncing(ctx context.Context, cfg *config.Config, log zerolog.Logger
 	return r, nil
 }
 
+// setup is what a reload replaces, as a whole. It is never changed.
+type setup struct {
+	cfg     *config.Config
+	pools   map[string]*balancer.Pool // by name
+	feeds   map[string]*feed          // what keeps a pool going, by its name
+	sources []*source                 // of all pools
+}
+
+func (r *running) cfg() *config.Config              { return r.now.Load().cfg }
+func (r *running) pools() map[string]*balancer.Pool { return r.now.Load().pools }
+func (r *running) sources() []*source               { return r.now.Load().sources }
+
 // listen claims the addresses first: nothing else need be undone when one is
 // taken.
 func (r *running) listen(context.Context) (err error) {
-	if r.api, err = listen("API", r.cfg.Listen.API); err != nil {
+	if r.api, err = listen("API", r.cfg().Listen.API); err != nil {
 		return err
 	}
 	r.onClose(func() { _ = r.api.Close() })
-	if r.admin, err = listen("admin", r.cfg.Listen.Admin); err != nil {
+	if r.admin, err = listen("admin", r.cfg().Listen.Admin); err != nil {
 		return err
 	}
 	r.onClose(func() { _ = r.admin.Close() })
-	if r.cfg.Listen.Console == "" {
+	if r.cfg().Listen.Console == "" {
 		return nil
 	}
-	if r.pages, err = listen("console", r.cfg.Listen.Console); err != nil {
+	if r.pages, err = listen("console", r.cfg().Listen.Console); err != nil {
 		return err
 	}
 	r.onClose(func() { _ = r.pages.Close() })
@@ -102,7 +116,7 @@ func (r *running) listen(context.Context) (err error) {
 // their pages.
 func (r *running) makeWeb(context.Context) (err error) {
 	if r.pages != nil {
-		r.web, err = newWeb(r, r.pages, func() map[string]*balancer.Pool { return r.pools }, func() *config.Config { return r.cfg })
+		r.web, err = newWeb(r, r.pages, r.pools, r.cfg)
 	}
 	return err
 }
@@ -111,7 +125,7 @@ func (r *running) serveWeb(context.Context) error {
 	if r.web == nil {
 		return nil
 	}
-	secure, err := r.serverTLS("console", r.cfg.TLS.Console)
+	secure, err := r.serverTLS("console", r.cfg().TLS.Console)
 	if err == nil {
 		r.web.serve(r.gateway.Guard(r.pages, secure), r.announce)
 	}
@@ -129,12 +143,11 @@ func (r *running) onClose(f func()) { r.closers = append(r.closers, f) }
 // makeMeters registers what is read from the parts of the gateway when it is
 // scraped.
 func (r *running) makeMeters(context.Context) error {
-	pools, config := func() map[string]*balancer.Pool { return r.pools }, func() *config.Config { return r.cfg }
 	for _, c := range []prometheus.Collector{
-		newPoolMeters(r.book, pools, r.gateway.Waiting),
-		newModelMeters(r.book, modelMeters{config: config, pools: pools, waiting: r.gateway.Waiting, predict: r.gateway.PredictTTFT}),
+		newPoolMeters(r.book, r.pools, r.gateway.Waiting),
+		newModelMeters(r.book, modelMeters{config: r.cfg, pools: r.pools, waiting: r.gateway.Waiting, predict: r.gateway.PredictTTFT}),
 		newLimitMeters(r.book, r.limiter.Stats, r.store.PoolStats),
-		newSourceMeters(r.book, func() []*source { return r.sources }),
+		newSourceMeters(r.book, r.sources),
 		newTraceMeters(r.book, r.tracer),
 	} {
 		r.book.Register(c)
@@ -143,7 +156,7 @@ func (r *running) makeMeters(context.Context) error {
 }
 
 func (r *running) openStore(ctx context.Context) error {
-	store, err := limits.Open(r.cfg.Redis)
+	store, err := limits.Open(r.cfg().Redis)
 	if err != nil {
 		return err
 	}
@@ -160,20 +173,20 @@ func (r *running) openStore(ctx context.Context) error {
 // openLimiter makes the key store and the limiter. Redis need not be there:
 // the gateway starts without it and says so, and keys are checked once it is.
 func (r *running) openLimiter(ctx context.Context) error {
-	static, err := staticKeys(r.cfg)
+	static, err := staticKeys(r.cfg())
 	if err != nil {
 		return err
 	}
 	options := limits.Options{
-		Service: r.cfg.Service, Redis: r.store, Static: static, Plans: r.cfg.Plans,
-		Timeout: storeTimeout(r.cfg), Called: newRedisMeters(r.book).called,
+		Service: r.cfg().Service, Redis: r.store, Static: static, Plans: r.cfg().Plans,
+		Timeout: storeTimeout(r.cfg()), Called: newRedisMeters(r.book).called,
 		Alarm: func(a limits.Alarm, err error) { r.log.Warn().Err(err).Msg(string(a)) },
 	}
-	if options.Peppers, err = peppers(r.cfg); err != nil {
+	if options.Peppers, err = peppers(r.cfg()); err != nil {
 		return err
 	}
 	if options.Peppers != nil {
-		r.keys = auth.NewStore(r.store, r.cfg.Service, options.Peppers)
+		r.keys = auth.NewStore(r.store, r.cfg().Service, options.Peppers)
 		if options.Marker, err = r.keys.Mark(ctx); err != nil {
 			r.log.Warn().Err(err).Msg("the key store cannot be reached yet")
 		}
@@ -246,7 +259,7 @@ func (r *running) serveAPI(context.Context) error {
 }
 
 func (r *running) makeGateway(context.Context) error {
-	options := proxy.Options{Limiter: r.limiter, Pools: r.pools, Metrics: r.book, Log: r.log, Tracer: r.tracer}
+	options := proxy.Options{Limiter: r.limiter, Pools: r.pools(), Metrics: r.book, Log: r.log, Tracer: r.tracer}
 	if r.keys != nil {
 		options.Revoke = func(ctx context.Context, id string) error {
 			key, err := r.keys.Revoke(ctx, id)
@@ -258,10 +271,10 @@ func (r *running) makeGateway(context.Context) error {
 	}
 	options.DeviceCode, options.DeviceToken = r.web.deviceRoutes()
 	var err error
-	if options.TLS, err = r.serverTLS("API", r.cfg.TLS.API); err != nil {
+	if options.TLS, err = r.serverTLS("API", r.cfg().TLS.API); err != nil {
 		return err
 	}
-	gateway, err := proxy.New(r.cfg, options)
+	gateway, err := proxy.New(r.cfg(), options)
 	if err != nil {
 		return err
 	}

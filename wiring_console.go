@@ -28,7 +28,6 @@ type web struct {
 	*running
 	console *console.Console
 	devices *devicecode.Service // nil: device login is off
-	proxies config.Proxies
 	pools   func() map[string]*balancer.Pool
 	current func() *config.Config // plans and models of now
 }
@@ -36,16 +35,16 @@ type web struct {
 // newWeb makes the console that will be served on ln, and device login. pools
 // and current are asked whenever a page needs them.
 func newWeb(r *running, ln net.Listener, pools func() map[string]*balancer.Pool, current func() *config.Config) (*web, error) {
-	w := &web{running: r, proxies: config.NewProxies(r.cfg.TrustedProxies), pools: pools, current: current}
-	all, err := peppers(r.cfg)
+	w := &web{running: r, pools: pools, current: current}
+	all, err := peppers(r.cfg())
 	if err != nil {
 		return nil, err
 	}
 	if all == nil || r.keys == nil {
 		return nil, errors.New("console: keystore.peppers is needed")
 	}
-	url := cmp.Or(r.cfg.AuthURL, urlOf(ln, r.cfg.TLS.Console))
-	if r.cfg.Device.Enabled {
+	url := cmp.Or(r.cfg().AuthURL, urlOf(ln, r.cfg().TLS.Console))
+	if r.cfg().Device.Enabled {
 		w.devices = w.newDevices(all.Sealer("device"), url+"/authorize")
 	}
 	w.console, err = w.newConsole(all.Sealer("console"), url)
@@ -76,7 +75,7 @@ func (w *web) makeFirstAdmin(ctx context.Context, ln net.Listener, announce io.W
 		password, err := w.console.FirstAdmin(ctx)
 		if err == nil && password != "" {
 			fmt.Fprintf(announce, "Console:    %s  name: %s  one-time password: %s\n",
-				cmp.Or(w.cfg.AuthURL, urlOf(ln, w.cfg.TLS.Console)), console.FirstAdminName, password)
+				cmp.Or(w.cfg().AuthURL, urlOf(ln, w.cfg().TLS.Console)), console.FirstAdminName, password)
 		}
 		if err == nil || ctx.Err() != nil {
 			return
@@ -92,14 +91,14 @@ func (w *web) makeFirstAdmin(ctx context.Context, ln net.Listener, announce io.W
 
 // client is the address of whoever sent a request.
 func (w *web) client(peer netip.Addr, forwardedFor string) netip.Addr {
-	return w.proxies.Client(peer, forwardedFor)
+	return config.NewProxies(w.current().TrustedProxies).Client(peer, forwardedFor)
 }
 
 func (w *web) newDevices(sealer *auth.Sealer, page string) *devicecode.Service {
-	d := w.cfg.Device
-	format := auth.NewFormat(w.cfg.Service)
+	d := w.cfg().Device
+	format := auth.NewFormat(w.cfg().Service)
 	return devicecode.New(devicecode.Options{
-		Redis: w.store, Service: w.cfg.Service, VerificationURI: page,
+		Redis: w.store, Service: w.cfg().Service, VerificationURI: page,
 		CodeLife: d.CodeLife, Interval: d.Interval, KeyLife: d.KeyLife, Plans: d.Plans,
 		Pending: d.Pending, StartsEach: d.StartsPerAddress, Polls: d.Polls, PollsEach: d.PollsPerAddress,
 		Seal: sealer.Seal, Open: sealer.Open,
@@ -151,10 +150,10 @@ func joinNonEmpty(a, b string) string {
 }
 
 func (w *web) newConsole(sealer *auth.Sealer, url string) (*console.Console, error) {
-	attempts := devicecode.NewAttempts(w.store, w.cfg.Service+":console:{attempts}:")
+	attempts := devicecode.NewAttempts(w.store, w.cfg().Service+":console:{attempts}:")
 	return console.New(console.Options{
-		Service: w.cfg.Service, URL: url, Settings: w.cfg.Console, Redis: w.store, Log: w.log,
-		APIURL: cmp.Or(w.cfg.Console.APIURL, urlOf(w.api, w.cfg.TLS.API)+"/v1"),
+		Service: w.cfg().Service, URL: url, Settings: w.cfg().Console, Redis: w.store, Log: w.log,
+		APIURL: cmp.Or(w.cfg().Console.APIURL, urlOf(w.api, w.cfg().TLS.API)+"/v1"),
 		Seals:  console.Seals{Seal: sealer.Seal, Open: sealer.Open, Token: sealer.Token, Genuine: sealer.Genuine},
 		Keys:   w.consoleKeys(), Devices: w.consoleDevices(), Client: w.client,
 		Try: func(ctx context.Context, caps []console.Cap) (func(context.Context), time.Duration, error) {
@@ -231,7 +230,7 @@ func (w *web) consoleDevices() console.Devices {
 	}
 	visitor := func(v console.Visitor) devicecode.Visitor { return devicecode.Visitor(v) }
 	return console.Devices{
-		Plans: w.cfg.Device.Plans,
+		Plans: w.cfg().Device.Plans,
 		LookUp: func(ctx context.Context, v console.Visitor, code string) (console.Device, error) {
 			return consoleDevice(w.devices.LookUp(ctx, visitor(v), code))
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"mete/balancer"
+	"mete/balancer/consul"
 	"mete/config"
 	"mete/config/certs"
 )
@@ -21,44 +22,101 @@ import (
 // yet. Then it goes on without them.
 const firstLists = 5 * time.Second
 
-// poolWiring is the pools of a gateway, and where their replicas come from.
+// poolWiring is what the pools of a gateway share.
 type poolWiring struct {
-	pools   map[string]*balancer.Pool // by name
-	sources []*source
 	listed  chan struct{} // tells that a source has brought a list
 	open    atomic.Bool   // the API listener answers
 	changes changeLog
-	leave   func() // deregisters the gateway from Consul, once
+	consul  *consul.Client // nil until a pool or the registration needs it
+	leave   func()         // deregisters the gateway from Consul, once
+}
+
+// feed is what keeps one pool going: the checks of its replicas, and the
+// sources that name them.
+type feed struct {
+	pool    *balancer.Pool
+	sources []*source
+	stop    context.CancelFunc // of the checks
+	ended   chan struct{}
+}
+
+// start checks the replicas and follows the sources until close.
+func (f *feed) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop, f.ended = stop, make(chan struct{})
+	go func() {
+		defer close(f.ended)
+		f.pool.Run(ctx)
+	}()
+	for _, s := range f.sources {
+		s.start()
+	}
+}
+
+func (f *feed) close() {
+	for _, s := range f.sources {
+		s.close()
+	}
+	f.stop()
+	<-f.ended
 }
 
 // makePools makes the pools with the replicas that the configuration itself
 // names. Nothing is asked yet.
 func (r *running) makePools(context.Context) error {
-	r.pools, r.listed = make(map[string]*balancer.Pool, len(r.cfg.Pools)), make(chan struct{}, 1)
+	r.listed, r.leave = make(chan struct{}, 1), func() {}
 	r.changes.news = make(chan balancer.Change, 4096)
-	for name, settings := range r.cfg.Pools {
-		options, err := r.poolOptions(name, settings)
+	if err := r.openStateDir(); err != nil {
+		// The gateway serves without: only a start while Consul is away is lost.
+		r.log.Warn().Err(err).Msg("replicas are not kept on disk")
+	}
+	feeds := map[string]*feed{}
+	for _, name := range r.cfg().PoolNames() {
+		made, err := r.makeFeed(r.cfg(), name)
 		if err != nil {
 			return err
 		}
-		pool, err := balancer.NewPool(name, balancer.Static(settings.Replicas), options)
-		if err != nil {
-			return fmt.Errorf("pool %q: %w", name, err)
-		}
-		r.pools[name] = pool
+		feeds[name] = made
 	}
+	r.now.Store(newSetup(r.cfg(), feeds))
 	return nil
 }
 
-func (r *running) poolOptions(name string, settings config.Pool) (balancer.Options, error) {
+func newSetup(cfg *config.Config, feeds map[string]*feed) *setup {
+	s := &setup{cfg: cfg, feeds: feeds, pools: make(map[string]*balancer.Pool, len(feeds))}
+	for _, name := range cfg.PoolNames() {
+		s.pools[name] = feeds[name].pool
+		s.sources = append(s.sources, feeds[name].sources...)
+	}
+	return s
+}
+
+// makeFeed makes a pool and what will keep it going.
+func (r *running) makeFeed(cfg *config.Config, name string) (*feed, error) {
+	settings := cfg.Pools[name]
+	options, err := r.poolOptions(cfg, name)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := balancer.NewPool(name, balancer.Static(settings.Replicas), options)
+	if err != nil {
+		return nil, fmt.Errorf("pool %q: %w", name, err)
+	}
+	f := &feed{pool: pool}
+	f.sources, err = r.makeSources(pool, settings, nil)
+	return f, err
+}
+
+func (r *running) poolOptions(cfg *config.Config, name string) (balancer.Options, error) {
+	settings := cfg.Pools[name]
 	options := balancer.Options{
-		MaxInFlight: int64(cmp.Or(settings.MaxInFlight, r.cfg.Bounds.ReplicaConnections)),
+		MaxInFlight: int64(cmp.Or(settings.MaxInFlight, cfg.Bounds.ReplicaConnections)),
 		APIKey:      settings.APIKey.Reveal(),
 		Interval:    settings.CheckInterval,
 		Faults:      settings.BreakerFaults,
 		OnChange:    r.replicaChanged,
 	}
-	for _, m := range r.cfg.ModelsOf(name) {
+	for _, m := range cfg.ModelsOf(name) {
 		if !slices.Contains(options.Models, m.Upstream()) {
 			options.Models = append(options.Models, m.Upstream())
 		}
@@ -74,46 +132,65 @@ func (r *running) poolOptions(name string, settings config.Pool) (balancer.Optio
 // runPools checks the replicas and follows the sources until the gateway is
 // closed, so also while it drains.
 func (r *running) runPools(context.Context) error {
-	if err := r.makeSources(); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
 	wait.Go(func() { r.changes.write(ctx, r.log) })
-	for _, p := range r.pools {
-		wait.Go(func() { p.Run(ctx) })
+	for _, f := range r.now.Load().feeds {
+		f.start()
 	}
-	for _, s := range r.sources {
-		wait.Go(func() { s.run(ctx) })
-	}
-	r.onClose(func() { cancel(); wait.Wait() })
+	r.onClose(func() {
+		for _, f := range r.now.Load().feeds {
+			f.close()
+		}
+		cancel()
+		wait.Wait()
+	})
 	return nil
 }
 
 // awaitReplicas waits until each pool knows a replica, but not for long: a
 // gateway that can serve some pools is better than none.
 func (r *running) awaitReplicas(ctx context.Context) error {
+	r.awaitLists(ctx, r.pools())
+	return nil
+}
+
+func (r *running) awaitLists(ctx context.Context, pools map[string]*balancer.Pool) {
 	ctx, cancel := context.WithTimeout(ctx, firstLists)
 	defer cancel()
 	for {
-		missing := r.emptyPools()
+		missing := emptyPools(pools)
 		if len(missing) == 0 {
-			return nil
+			return
 		}
 		select {
 		case <-r.listed:
 		case <-ctx.Done():
 			r.log.Warn().Str("pools", strings.Join(missing, ", ")).Dur("waited", firstLists).
-				Msg("started without replicas for some pools: no source has named any yet")
-			return nil
+				Msg("going on without replicas for some pools: no source has named any yet")
+			return
+		}
+	}
+}
+
+// awaitSources waits, as long as awaitLists, until each source has brought a
+// list.
+func (r *running) awaitSources(ctx context.Context, sources []*source) {
+	ctx, cancel := context.WithTimeout(ctx, firstLists)
+	defer cancel()
+	for slices.ContainsFunc(sources, func(s *source) bool { return s.status().Changed == nil }) {
+		select {
+		case <-r.listed:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
 
 // emptyPools are the names of those that know no replica, sorted.
-func (r *running) emptyPools() []string {
+func emptyPools(pools map[string]*balancer.Pool) []string {
 	var names []string
-	for name, p := range r.pools {
+	for name, p := range pools {
 		if len(p.Replicas()) == 0 {
 			names = append(names, name)
 		}

@@ -25,7 +25,10 @@ import (
 // source is one place from which a pool learns its replicas, beside the
 // configuration.
 type source struct {
-	run func(context.Context) // until its end
+	settings any                   // what the configuration says of it; comparable
+	run      func(context.Context) // until its end
+	stop     context.CancelFunc
+	ended    chan struct{}
 
 	mu   sync.Mutex
 	view sourceView
@@ -40,40 +43,59 @@ type sourceView struct {
 	Fault    string     `json:"fault,omitempty"`
 }
 
-// makeSources makes what follows DNS and Consul.
-func (r *running) makeSources() error {
-	if err := r.openStateDir(); err != nil {
-		// The gateway serves without: only a start while Consul is away is lost.
-		r.log.Warn().Err(err).Msg("replicas are not kept on disk")
+// start follows the source until close.
+func (s *source) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop, s.ended = stop, make(chan struct{})
+	go func() {
+		defer close(s.ended)
+		s.run(ctx)
+	}()
+}
+
+func (s *source) close() {
+	s.stop()
+	<-s.ended
+}
+
+// makeSources makes what follows DNS and Consul for a pool. Those among running
+// that are still wanted stay.
+func (r *running) makeSources(pool *balancer.Pool, settings config.Pool, running []*source) (made []*source, err error) {
+	known := make(map[any]*source, len(running))
+	for _, s := range running {
+		known[s.settings] = s
 	}
-	var client *consul.Client
-	for _, name := range r.cfg.PoolNames() {
-		settings := r.cfg.Pools[name]
-		for _, url := range settings.DNS {
-			r.sources = append(r.sources, r.dnsSource(name, url))
+	for _, url := range settings.DNS {
+		if s := known[url]; s != nil {
+			made = append(made, s)
+			continue
 		}
-		for _, service := range settings.Consul {
-			var err error
-			if client == nil {
-				if client, err = r.consulClient(); err != nil {
-					return err
-				}
+		made = append(made, r.dnsSource(pool, url))
+	}
+	for _, service := range settings.Consul {
+		if s := known[service]; s != nil {
+			made = append(made, s)
+			continue
+		}
+		if r.consul == nil {
+			if r.consul, err = r.consulClient(); err != nil {
+				return nil, err
 			}
-			r.sources = append(r.sources, r.consulSource(client, name, service))
 		}
+		made = append(made, r.consulSource(pool, service))
 	}
-	return nil
+	return made, nil
 }
 
 func (r *running) openStateDir() error {
-	if r.cfg.StateDir == "" {
+	if r.cfg().StateDir == "" {
 		return nil
 	}
-	return os.MkdirAll(r.cfg.StateDir, 0o750)
+	return os.MkdirAll(r.cfg().StateDir, 0o750)
 }
 
 func (r *running) consulClient() (*consul.Client, error) {
-	c := r.cfg.Consul
+	c := r.cfg().Consul
 	return consul.New(consul.Config{
 		Address: c.Address, Token: c.Token.Reveal(),
 		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ServerName: c.TLS.ServerName,
@@ -81,10 +103,10 @@ func (r *running) consulClient() (*consul.Client, error) {
 	})
 }
 
-func (r *running) dnsSource(pool, url string) *source {
-	s := &source{view: sourceView{Pool: pool, Source: "dns " + url}}
+func (r *running) dnsSource(pool *balancer.Pool, url string) *source {
+	s := &source{settings: url, view: sourceView{Pool: pool.Name(), Source: "dns " + url}}
 	dns := &balancer.DNS{
-		URL: url, Keeper: r.keeper(s), Publish: r.publisher(s), OnError: func(err error) { r.sourceTrouble(s, err) },
+		URL: url, Keeper: r.keeper(s), Publish: r.publisher(pool, s), OnError: func(err error) { r.sourceTrouble(s, err) },
 		Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
 			addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 			if err == nil {
@@ -97,15 +119,15 @@ func (r *running) dnsSource(pool, url string) *source {
 	return s
 }
 
-func (r *running) consulSource(client *consul.Client, pool string, service config.Service) *source {
-	s := &source{view: sourceView{Pool: pool, Source: consulName(service)}}
+func (r *running) consulSource(pool *balancer.Pool, service config.Service) *source {
+	s := &source{settings: service, view: sourceView{Pool: pool.Name(), Source: consulName(service)}}
 	watch := &consul.Watch{
-		Client: client,
+		Client: r.consul,
 		Service: consul.Service{
 			Name: service.Service, Tag: service.Tag, Datacenter: service.Datacenter,
 			Namespace: service.Namespace, Partition: service.Partition, AllowStale: service.Stale,
 		},
-		Keeper: r.keeper(s), Publish: r.publisher(s), OnError: func(err error) { r.sourceTrouble(s, err) },
+		Keeper: r.keeper(s), Publish: r.publisher(pool, s), OnError: func(err error) { r.sourceTrouble(s, err) },
 	}
 	s.run = watch.Run
 	return s
@@ -125,8 +147,8 @@ func consulName(s config.Service) string {
 }
 
 // publisher hands a source's lists to its pool.
-func (r *running) publisher(s *source) func([]balancer.Endpoint) error {
-	pool, name := r.pools[s.view.Pool], s.view.Source
+func (r *running) publisher(pool *balancer.Pool, s *source) func([]balancer.Endpoint) error {
+	name := s.view.Source
 	return func(list []balancer.Endpoint) error {
 		if err := pool.Publish(name, list); err != nil {
 			return err
@@ -177,25 +199,27 @@ var notInFileName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 // keeper keeps a source's last good list in a file of its own, whose name ends
 // in a digest, since the readable part may be the same for two.
 func (r *running) keeper(s *source) *balancer.Keeper {
-	if r.cfg.StateDir == "" {
+	if r.cfg().StateDir == "" {
 		return balancer.NewKeeper("")
 	}
 	digest := sha256.Sum256([]byte(s.view.Pool + "\x00" + s.view.Source))
 	name := notInFileName.ReplaceAllString(s.view.Pool+"."+s.view.Source, "_")
 	file := fmt.Sprintf("%.80s-%s.json", name, hex.EncodeToString(digest[:4]))
-	return balancer.NewKeeper(filepath.Join(r.cfg.StateDir, file))
+	return balancer.NewKeeper(filepath.Join(r.cfg().StateDir, file))
 }
 
 // announce registers the gateway in Consul, if it is asked to, until leave is
 // called or the gateway closed.
 func (r *running) register(context.Context) error {
-	r.leave = func() {}
-	if r.cfg.Consul.Register.Name == "" {
+	if r.cfg().Consul.Register.Name == "" {
 		return nil
 	}
-	client, err := r.consulClient()
-	if err != nil {
-		return err
+	if r.consul == nil {
+		client, err := r.consulClient()
+		if err != nil {
+			return err
+		}
+		r.consul = client
 	}
 	registration, err := r.registration()
 	if err != nil {
@@ -203,7 +227,7 @@ func (r *running) register(context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
-	wait.Go(func() { client.Announce(ctx, registration, r.announced) })
+	wait.Go(func() { r.consul.Announce(ctx, registration, r.announced) })
 	r.leave = sync.OnceFunc(func() { cancel(); wait.Wait() })
 	r.onClose(r.leave)
 	return nil
@@ -220,7 +244,7 @@ func (r *running) announced(err error) {
 
 // registration is the gateway as others shall find it.
 func (r *running) registration() (consul.Registration, error) {
-	set := r.cfg.Consul.Register
+	set := r.cfg().Consul.Register
 	n := consul.Registration{
 		ID: set.ID, Name: set.Name, Address: set.Address, Port: set.Port, Tags: set.Tags,
 		CheckURL: set.Check, Interval: set.CheckInterval,
@@ -237,7 +261,7 @@ func (r *running) registration() (consul.Registration, error) {
 	}
 	switch n.CheckURL {
 	case "":
-		n.CheckURL = scheme(r.cfg.TLS.Admin) + reachable(r.admin.Addr().(*net.TCPAddr)) + "/readyz"
+		n.CheckURL = scheme(r.cfg().TLS.Admin) + reachable(r.admin.Addr().(*net.TCPAddr)) + "/readyz"
 	case config.NoCheck:
 		n.CheckURL = ""
 	}

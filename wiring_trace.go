@@ -15,7 +15,7 @@ import (
 // openTracer makes what sends spans, if the configuration wants any. The
 // collector need not be there.
 func (r *running) openTracer(ctx context.Context) (err error) {
-	c := r.cfg.Trace
+	c := r.cfg().Trace
 	if c.URL == "" {
 		return nil
 	}

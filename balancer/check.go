@@ -32,7 +32,7 @@ type checkState struct {
 // attend checks one replica until ctx ends. Each replica has its own goroutine
 // and at most one request at a time, so that one that hangs delays no other.
 func (p *Pool) attend(ctx context.Context, r *Replica) {
-	w := &watcher{pool: p, replica: r, client: newClient(r), interval: p.options.Interval}
+	w := &watcher{pool: p, replica: r, client: newClient(r), interval: p.options.Load().Interval}
 	defer w.client.CloseIdleConnections()
 	for ctx.Err() == nil {
 		began := time.Now()

@@ -43,7 +43,7 @@ func (w *watcher) get(ctx context.Context, path string, timeout time.Duration) (
 		return 0, nil, err
 	}
 	req.Host = w.replica.Host
-	if key := w.pool.options.APIKey; key != "" {
+	if key := w.pool.options.Load().APIKey; key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	resp, err := w.client.Do(req)

@@ -94,8 +94,8 @@ func (p *Pool) adopt(r *Replica, isNew bool) {
 	if !isNew {
 		r.warming.Store(p.clock())
 	}
-	r.secure = p.options.TLS
-	r.breaker = newBreaker(p.clock, p.options.Faults, breakerTimeout)
+	r.secure = p.options.Load().TLS
+	r.breaker = newBreaker(p.clock, p.options.Load().Faults, breakerTimeout)
 	r.breaker.onChange = func() {
 		if r.breaker.now() == gobreaker.StateClosed {
 			r.warming.Store(p.clock())
@@ -108,7 +108,7 @@ func (p *Pool) adopt(r *Replica, isNew bool) {
 func (p *Pool) obey(r *Replica, e Endpoint) {
 	r.weight.Store(int64(max(e.Weight, 1)))
 	r.heard(e.Models)
-	r.set(holdModel, r.missing(p.options.Models))
+	r.set(holdModel, r.missing(p.options.Load().Models))
 	for bit, held := range sourceHolds {
 		why := ""
 		if e.Held == held {
@@ -150,7 +150,7 @@ func (p *Pool) arrange(all []*Replica) {
 
 // report tells who came, went or changed. The caller holds updating.
 func (p *Pool) report(before, after *members) {
-	if p.options.OnChange == nil {
+	if p.options.Load().OnChange == nil {
 		return
 	}
 	there := make(map[*Replica]bool, len(after.all))
@@ -160,7 +160,7 @@ func (p *Pool) report(before, after *members) {
 	}
 	for _, r := range before.all {
 		if !there[r] {
-			p.options.OnChange(Change{p.name, r, StateGone, "no source names it any more"})
+			p.options.Load().OnChange(Change{p.name, r, StateGone, "no source names it any more"})
 		}
 	}
 }

@@ -140,6 +140,6 @@ func (w *watcher) learnModels(ctx context.Context) {
 	r.mu.Unlock()
 	if err == nil {
 		r.served.Store(&served{models: models})
-		w.pool.hold(r, holdModel, r.missing(w.pool.options.Models))
+		w.pool.hold(r, holdModel, r.missing(w.pool.options.Load().Models))
 	}
 }

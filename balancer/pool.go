@@ -49,7 +49,7 @@ type Need struct {
 // Pool is the replicas that serve the same thing.
 type Pool struct {
 	name    string
-	options Options
+	options atomic.Pointer[Options]
 	random  func() uint64
 	clock   func() int64
 	budget  budget
@@ -75,13 +75,29 @@ func NewPool(name string, endpoints []Endpoint, options Options) (*Pool, error) 
 	if options.Interval <= 0 {
 		options.Interval = defaultInterval
 	}
-	p := &Pool{name: name, options: options, random: rand.Uint64}
+	p := &Pool{name: name, random: rand.Uint64}
+	p.options.Store(&options)
 	began := time.Now()
 	p.clock = func() int64 { return int64(time.Since(began)) + 1 }
 	p.share.Store(math.Float64bits(1))
 	p.watchers = map[*Replica]context.CancelFunc{}
 	p.members.Store(&members{})
 	return p, p.Update(endpoints)
+}
+
+// Reconfigure puts other options in force, but for TLS, Interval, Faults and
+// OnChange, which are fixed when a replica comes.
+func (p *Pool) Reconfigure(options Options) {
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	before := p.options.Load()
+	options.TLS, options.Interval, options.Faults, options.OnChange = before.TLS, before.Interval, before.Faults, before.OnChange
+	p.options.Store(&options)
+	all := p.members.Load().all
+	for _, r := range all {
+		r.set(holdModel, r.missing(options.Models))
+	}
+	p.arrange(all)
 }
 
 // Name is the pool's name in the configuration.
@@ -110,7 +126,7 @@ func (p *Pool) Acquire(ctx context.Context, need Need) (Lease, error) {
 		}
 		// Since the choice was made somebody may have taken the last place or
 		// the breaker's probe.
-		if !r.take(p.options.MaxInFlight, need.Tokens) {
+		if !r.take(p.options.Load().MaxInFlight, need.Tokens) {
 			continue
 		}
 		probe, ok := r.breaker.enter()
@@ -152,7 +168,7 @@ func (p *Pool) Run(ctx context.Context) {
 
 func (p *Pool) question(need *Need) question {
 	return question{
-		need: need, now: p.clock(), random: p.random, limit: p.options.MaxInFlight,
+		need: need, now: p.clock(), random: p.random, limit: p.options.Load().MaxInFlight,
 		share: math.Float64frombits(p.share.Load()),
 	}
 }

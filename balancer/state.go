@@ -120,7 +120,7 @@ func (r *Replica) why() string {
 // tell passes the replica's state on if it is not the one told last. It asks
 // nothing of gobreaker, whose lock may be held.
 func (p *Pool) tell(r *Replica) {
-	if p.options.OnChange == nil {
+	if p.options.Load().OnChange == nil {
 		return
 	}
 	state, why := r.State()
@@ -129,6 +129,6 @@ func (p *Pool) tell(r *Replica) {
 	r.told = state
 	r.mu.Unlock()
 	if changed {
-		p.options.OnChange(Change{p.name, r, state, why})
+		p.options.Load().OnChange(Change{p.name, r, state, why})
 	}
 }

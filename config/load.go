@@ -22,22 +22,41 @@ const (
 // Load reads and checks the file at path. The error is Faults when the file
 // could be read.
 func Load(path string) (*Config, error) {
+	c, _, err := LoadFiles(path)
+	return c, err
+}
+
+// LoadFiles is Load, and returns the paths of all files that were read: path
+// itself and those that it names, whether or not they could be.
+func LoadFiles(path string) (c *Config, files []string, err error) {
+	files = []string{path}
 	data, err := readBounded(path, maxFile)
 	if err != nil {
-		return nil, fmt.Errorf("config %s: %w", path, err)
+		return nil, files, fmt.Errorf("config %s: %w", path, err)
 	}
-	return Parse(path, data)
+	d := newDocument(path)
+	read := d.read
+	d.read = func(path string) ([]byte, error) {
+		files = append(files, path)
+		return read(path)
+	}
+	c, err = parse(d, data)
+	return c, files, err
 }
 
 // Parse checks the content of a config file; name is what faults call it, and
 // relative paths start at its folder. The error is always Faults, never empty.
 func Parse(name string, data []byte) (*Config, error) {
-	return parse(&document{
+	return parse(newDocument(name), data)
+}
+
+func newDocument(name string) *document {
+	return &document{
 		name:   name,
 		places: map[string]place{},
 		env:    os.LookupEnv,
 		read:   func(path string) ([]byte, error) { return readBounded(path, maxSecret) },
-	}, data)
+	}
 }
 
 func parse(d *document, data []byte) (*Config, error) {

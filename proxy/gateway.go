@@ -99,7 +99,9 @@ func (g *Gateway) Apply(cfg *config.Config, pools map[string]*balancer.Pool) err
 	if err != nil {
 		return err
 	}
-	g.table.Store(t)
+	if before := g.table.Swap(t); before != nil && before.config.Timeouts != cfg.Timeouts {
+		g.forgetUpstreams() // they have the old ones
+	}
 	g.forgetSeries()
 	return nil
 }
@@ -161,8 +163,13 @@ const cutGrace = 5 * time.Second
 func (g *Gateway) Close() {
 	g.janitor()
 	g.hangups.close()
-	g.upstreams.Range(func(_, u any) bool {
-		u.(*upstream).close()
+	g.forgetUpstreams()
+}
+
+// forgetUpstreams closes the idle connections to all replicas.
+func (g *Gateway) forgetUpstreams() {
+	g.upstreams.Range(func(r, _ any) bool {
+		g.Forget(r.(*balancer.Replica))
 		return true
 	})
 }
