@@ -142,10 +142,10 @@ func (x *exchange) relay() error {
 	if x.answer.stream {
 		length = -1 // in chunks, whatever the replica did: only those are flushed one by one
 	}
-	if length < 0 && !x.ctx.Request.Header.IsHTTP11() {
-		return refuseOldHTTP
-	}
 	x.writeHead()
+	if length < 0 && !x.ctx.Request.Header.IsHTTP11() {
+		x.unframe()
+	}
 	x.releaseBody()
 	x.relaying, x.streaming = true, true
 	x.g.metrics.streams.Inc()

@@ -68,32 +68,6 @@ func TestHeaderThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// TestOldClientGetsALongAnswer whose length is known, though it is relayed as it
-// comes. One whose length is not known it could not read.
-func TestOldClientGetsALongAnswer(t *testing.T) {
-	long := `{"object":"list","data":"` + strings.Repeat("x", wholeAnswer) + `"}`
-	for name, c := range map[string]struct {
-		wire   string
-		status int
-	}{
-		"a length": {jsonWire(long), 200},
-		"chunks":   {"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(long) + lastChunk, 505},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, withScript(answering(c.wire)))
-			client := r.open(strings.Replace(postWire("/v1/embeddings", `{"model":"mete","input":"hello"}`), "HTTP/1.1", "HTTP/1.0", 1))
-			response := client.answer("POST")
-			if c.status != 200 {
-				wantError(t, response, c.status, "http_version_not_supported", "")
-			} else if text := readBody(t, response); response.StatusCode != 200 || text != long {
-				t.Errorf("status %d, %d bytes: %.200s", response.StatusCode, len(text), text)
-			}
-			client.wantEnd()
-			r.awaitIdle()
-		})
-	}
-}
-
 func TestModelWhoseNameHasASlashIsInTheCatalogue(t *testing.T) {
 	r := newRig(t, withConfig(func(c *config.Config) {
 		c.Models = append(c.Models, config.Model{ID: "org/m", Pool: "general", Created: c.Models[0].Created, ContextWindow: 100, Root: "x"})

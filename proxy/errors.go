@@ -97,7 +97,6 @@ var (
 		message: "The request's body did not arrive in time."}
 	refuseClientLeft = &refusal{status: 499, kind: invalidRequest, code: "client_left", fault: faultCaller,
 		message: "The client closed the connection before the answer was there."}
-	refuseOldHTTP  = callerRefusal(505, "http_version_not_supported", "", "An HTTP/1.0 client cannot read this answer, whose length is not known beforehand. Use HTTP/1.1.")
 	refuseHalfBody = callerRefusal(400, "malformed_request", "", "The request's body ended early or its framing is broken.")
 )
 

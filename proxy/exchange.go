@@ -54,6 +54,7 @@ type exchange struct {
 	record
 	unseen   bool // a first look, which is not written down
 	relaying bool // the body stream has taken over the duty to close
+	unframed bool // the answer's end is the connection's
 
 	life context.Context // ends when the client leaves or the gateway cuts
 	end  context.CancelCauseFunc

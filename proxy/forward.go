@@ -190,7 +190,12 @@ func (x *exchange) readHeader(conn *upstreamConn) error {
 		a.head = heads.Get().(*fasthttp.ResponseHeader)
 	}
 	for {
-		if err := a.head.Read(a.br); err != nil {
+		err := a.head.Read(a.br)
+		if errors.As(err, new(*fasthttp.ErrSmallBuffer)) && a.br.Size() < answerBuffer {
+			a.widen(conn)
+			continue
+		}
+		if err != nil {
 			return &upstreamError{doing: "read answer's header", err: plainHeaderError(err)}
 		}
 		if a.status = a.head.StatusCode(); a.status >= 200 {
@@ -213,6 +218,15 @@ func (x *exchange) readHeader(conn *upstreamConn) error {
 		return &upstreamError{doing: "read answer's header", err: errNoLength}
 	}
 	return nil
+}
+
+// widen goes on reading with a larger buffer, where the header of a stream does
+// not fit into a stream's.
+func (a *answer) widen(conn net.Conn) {
+	narrow := a.br
+	begun, _ := narrow.Peek(narrow.Buffered())
+	a.br = acquireReader(io.MultiReader(bytes.NewReader(bytes.Clone(begun)), conn), false)
+	releaseReader(narrow)
 }
 
 // plainHeaderError keeps what the replica has sent out of an error: fasthttp

@@ -132,6 +132,22 @@ func (b *framedBody) unframe(view []byte) (payload []byte, used int) {
 	return payload, used
 }
 
+// pass reads framing and payload in p, which are not wanted, and returns how
+// many bytes of it belong to the body: all, unless the body ends there.
+func (b *framedBody) pass(p []byte) (used int) {
+	for used < len(p) && b.err == nil {
+		if b.state != chunkData {
+			b.step(p[used])
+			used++
+			continue
+		}
+		n := int(min(b.left, int64(len(p)-used)))
+		used += n
+		b.spend(n)
+	}
+	return used
+}
+
 // spend counts n payload bytes off the current chunk or body.
 func (b *framedBody) spend(n int) {
 	b.left -= int64(n)

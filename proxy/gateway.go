@@ -120,7 +120,7 @@ func (g *Gateway) Waiting(pool string) int64 { return g.metrics.pool(pool).waiti
 
 // Serve answers requests on ln until Shutdown.
 func (g *Gateway) Serve(ln net.Listener) error {
-	return g.server.Serve(g.guard(ln, g.tls, g.client))
+	return g.server.Serve(gatedListener{g.guard(ln, g.tls, g.client)})
 }
 
 // Guard puts the bounds on connections and the PROXY protocol of the API

@@ -189,13 +189,6 @@ func rawConn(c net.Conn) syscall.RawConn {
 	return raw
 }
 
-// peerLeft reports whether the peer of c has closed its side.
-func peerLeft(c net.Conn) bool {
-	raw := rawConn(c)
-	left := false
-	return raw != nil && raw.Control(func(fd uintptr) { left = polled(fd, unix.POLLRDHUP) }) == nil && left
-}
-
 // readable reports whether there is anything to read, an end or an error
 // included.
 func readable(fd uintptr) bool { return polled(fd, unix.POLLRDHUP|unix.POLLIN) }

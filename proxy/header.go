@@ -21,39 +21,26 @@ type requestHead struct {
 	tracestate   []byte // all values, joined by commas, if they may be passed on
 	forwardedFor []byte // all values of X-Forwarded-For, joined by commas
 
-	length, chunked bool // how the body is framed
-	expects         bool // 100-continue
+	expects bool // 100-continue
+	closes  bool // the client wants no further answer on its connection
 }
 
 var (
-	refuseHeader = callerRefusal(400, "malformed_request", "",
-		"The request's header is not valid HTTP/1.1: each line is a name, a colon and a value, and ends with CR LF.")
-	refuseFraming = callerRefusal(400, "malformed_request", "",
-		"The request's body must be framed by one Content-Length, or by Transfer-Encoding: chunked, and not by both.")
-	refuseTarget  = callerRefusal(400, "malformed_request", "", "The request's target must be a path, on the host that the Host header names.")
-	refuseVersion = callerRefusal(505, "http_version_not_supported", "", "The gateway speaks HTTP/1.1.")
-	refuseExpect  = callerRefusal(417, "malformed_request", "", "The only expectation that can be met is 100-continue.")
+	refuseTarget = callerRefusal(400, "malformed_request", "", "The request's target must be a path, on the host that the Host header names.")
+	refuseExpect = callerRefusal(417, "malformed_request", "", "The only expectation that can be met is 100-continue.")
 )
 
-// read goes over the header once, and refuses what another party on the way
-// might read otherwise (RFC 9112): fasthttp takes bare LF, folded lines, blanks
-// in names, two framings of one body, and any HTTP version.
+// read goes over the header, which has passed the gate: every line of it is
+// well-formed, and its framing is plain.
 func (h *requestHead) read(header *fasthttp.RequestHeader) *refusal {
-	switch string(header.Protocol()) {
-	case "HTTP/1.1", "HTTP/1.0":
-	default:
-		return refuseVersion
-	}
 	h.contentType = header.ContentType()
-	for raw := header.RawHeaders(); len(raw) > 0; {
+	for raw := header.RawHeaders(); len(raw) > 2; {
 		end := bytes.IndexByte(raw, '\n')
-		if end < 1 || raw[end-1] != '\r' {
-			return refuseHeader
+		colon := bytes.IndexByte(raw, ':')
+		if colon < 0 || end < colon {
+			break // the empty line
 		}
-		if end == 1 {
-			break
-		}
-		if r := h.line(raw[:end-1]); r != nil {
+		if r := h.field(raw[:colon], trimBlanks(raw[colon+1:end-1])); r != nil {
 			return r
 		}
 		raw = raw[end+1:]
@@ -61,21 +48,10 @@ func (h *requestHead) read(header *fasthttp.RequestHeader) *refusal {
 	switch {
 	case h.keys > 1:
 		return refuseTwoKeys
-	case h.length && h.chunked:
-		return refuseFraming
 	case !sameHost(header.RequestURI(), header.Host()):
 		return refuseTarget
 	}
 	return nil
-}
-
-// line reads one field line.
-func (h *requestHead) line(line []byte) *refusal {
-	colon := bytes.IndexByte(line, ':')
-	if colon < 1 || !isToken(line[:colon]) {
-		return refuseHeader
-	}
-	return h.field(line[:colon], bytes.Trim(line[colon+1:], " \t"))
 }
 
 // field notes one header field. Names are compared without case; the length
@@ -86,8 +62,10 @@ func (h *requestHead) field(name, value []byte) *refusal {
 		if is(name, "expect") {
 			return h.expect(value)
 		}
-	case len("tracestate"):
-		if is(name, "tracestate") {
+	case len("connection"):
+		if is(name, "connection") {
+			h.connection(value)
+		} else if is(name, "tracestate") { // as long
 			h.traceState(value)
 		}
 	case len("traceparent"):
@@ -102,8 +80,6 @@ func (h *requestHead) field(name, value []byte) *refusal {
 		if is(name, "authorization") {
 			h.authorization(value)
 		}
-	case len("content-length"):
-		h.length = h.length || is(name, "content-length")
 	case len("x-forwarded-for"):
 		if is(name, "x-forwarded-for") {
 			h.forwarded(value)
@@ -111,10 +87,6 @@ func (h *requestHead) field(name, value []byte) *refusal {
 	case len("content-encoding"):
 		if is(name, "content-encoding") {
 			h.encoding = value
-		}
-	case len("transfer-encoding"):
-		if is(name, "transfer-encoding") {
-			return h.transferEncoding(value)
 		}
 	}
 	return nil
@@ -148,19 +120,19 @@ func (h *requestHead) forwarded(value []byte) {
 func is(name []byte, want string) bool { return bytes.EqualFold(name, []byte(want)) }
 
 func (h *requestHead) expect(value []byte) *refusal {
-	if !is(value, "100-continue") {
+	if h.expects || !is(value, "100-continue") {
 		return refuseExpect
 	}
 	h.expects = true
 	return nil
 }
 
-func (h *requestHead) transferEncoding(value []byte) *refusal {
-	if h.chunked || !is(value, "chunked") {
-		return refuseFraming
+// connection notes the option close, which fasthttp sees only where it stands
+// alone and in lower case.
+func (h *requestHead) connection(value []byte) {
+	for option := range bytes.SplitSeq(value, []byte(",")) {
+		h.closes = h.closes || is(trimBlanks(option), "close")
 	}
-	h.chunked = true
-	return nil
 }
 
 var bearer = []byte("bearer ")
@@ -194,25 +166,8 @@ func sameHost(target, host []byte) bool {
 		return true
 	}
 	u, err := url.Parse(string(target))
-	return err == nil && u.Host != "" && is(host, u.Host) && u.User == nil
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && is(host, u.Host) && u.User == nil
 }
-
-// isToken tells whether a field name is one (RFC 9110, section 5.6.2).
-func isToken(name []byte) bool {
-	for _, c := range name {
-		if !tokenBytes[c] {
-			return false
-		}
-	}
-	return true
-}
-
-var tokenBytes = func() (table [256]bool) {
-	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		table[c] = true
-	}
-	return table
-}()
 
 // isSaneID tells whether a client's request id may be echoed and logged: up to
 // 128 letters, digits and . _ : -
@@ -233,13 +188,18 @@ func isSaneID(id []byte) bool {
 var expectMark = []byte("xpect")
 
 // findExpect makes fasthttp see an Expect that is spelled otherwise than it
-// looks for, as many clients do.
+// looks for, as many clients do, and none of a client that cannot read the
+// answer to it.
 func findExpect(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if bytes.Contains(header.RawHeaders(), expectMark) || bytes.Contains(header.RawHeaders(), []byte("XPECT")) {
-		var h requestHead
-		if h.read(header) == nil && h.expects {
-			header.Set("Expect", "100-continue")
-		}
+	if !bytes.Contains(header.RawHeaders(), expectMark) && !bytes.Contains(header.RawHeaders(), []byte("XPECT")) {
+		return fasthttp.RequestConfig{}
+	}
+	var h requestHead
+	switch {
+	case !header.IsHTTP11():
+		header.Del("Expect")
+	case h.read(header) == nil && h.expects:
+		header.Set("Expect", "100-continue")
 	}
 	return fasthttp.RequestConfig{}
 }

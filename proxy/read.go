@@ -57,9 +57,6 @@ func (x *exchange) readAtMost(limit int) error {
 		return gone
 	}
 	err := x.body.fill(stream, length, limit, &x.g.bodies)
-	if err == nil && length < 0 && peerLeft(x.ctx.Conn()) {
-		err = io.ErrUnexpectedEOF // fasthttp takes an end between two chunks for the last one
-	}
 	if gone := x.setReading(false); gone != nil {
 		return gone
 	}
@@ -99,9 +96,6 @@ func (x *exchange) findModel() error {
 	x.model = m
 	if !m.pool.serves(x.endpoint.name) {
 		return callerRefusal(404, "endpoint_not_served", "model", "The model does not serve this endpoint.")
-	}
-	if x.scan.Stream && !x.ctx.Request.Header.IsHTTP11() {
-		return refuseOldHTTP
 	}
 	x.prompt, x.stream, x.most = x.estimatePrompt(), x.scan.Stream, x.scan.MaxTokens
 	return x.scan.FitsWindow(int64(m.ContextWindow))

@@ -49,6 +49,9 @@ func (s *relayStream) WriteTo(w io.Writer) (n int64, err error) {
 			x.panicked(v)
 			err = refuseInternal
 		}
+		if err != nil && x.unframed {
+			x.ctx.Conn().(*gate).reset = true
+		}
 	}()
 	err = x.relayTo(w)
 	return x.bytesSent, err
@@ -69,6 +72,9 @@ func (s *relayStream) Close() error {
 func (x *exchange) relayTo(w io.Writer) error {
 	now := time.Now()
 	client := clientWriter{x: x, w: w, armed: now} // the server has just set the write deadline
+	if x.unframed {
+		client.takeOver()
+	}
 	if x.answer.stream {
 		return x.relayEvents(&client, now)
 	}
@@ -139,7 +145,26 @@ type clientWriter struct {
 	x      *exchange
 	w      io.Writer // fasthttp's
 	direct bool
+	head   []byte    // of an unframed answer, until it has gone out
 	armed  time.Time // when the write deadline was last moved
+}
+
+// unframe makes the answer one that a client of HTTP/1.0 can read, which knows
+// no chunks: it ends with the connection. fasthttp knows no such answer, so
+// nothing that it writes gets out any more. A cut resets the connection, or it
+// would look like the end.
+func (x *exchange) unframe() {
+	x.unframed = true
+	x.ctx.Response.Header.SetConnectionClose()
+	x.ctx.Conn().(*gate).muted = true
+}
+
+// takeOver prepares an unframed answer's header, which fasthttp has written to
+// nowhere.
+func (c *clientWriter) takeOver() {
+	header := &c.x.ctx.Response.Header
+	header.Del("Transfer-Encoding")
+	c.head = header.Header()
 }
 
 // write sends p, which the client must take within the write time-out. Like the
@@ -163,9 +188,17 @@ func (c *clientWriter) write(p []byte, now time.Time) error {
 }
 
 func (c *clientWriter) send(p []byte) error {
+	if c.x.unframed {
+		_, err := c.x.ctx.Conn().(*gate).Conn.Write(append(c.head, p...))
+		c.head = nil
+		return err
+	}
 	if !c.direct {
 		c.direct = c.x.answer.stream
 		_, err := c.w.Write(p)
+		if buffered, ok := c.w.(interface{ Flush() error }); ok && err == nil {
+			err = buffered.Flush() // an answer of known length is not written out by itself
+		}
 		return err
 	}
 	box := frames.Get().(*[]byte)

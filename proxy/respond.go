@@ -132,7 +132,7 @@ func (x *exchange) commonHeader() {
 	if unread {
 		lingerOn(x.ctx.Conn())
 	}
-	if unread || x.g.retired.Load() {
+	if unread || x.head.closes || x.g.retired.Load() {
 		header.SetConnectionClose()
 	}
 }
@@ -195,6 +195,7 @@ func (x *exchange) expectBody() error {
 func (g *Gateway) refuseUnreadable(ctx *fasthttp.RequestCtx, err error) {
 	r := callerRefusal(400, "malformed_request", "", "The request is not valid HTTP/1.1.")
 	switch {
+	case errors.As(err, &r): // the gate's
 	case errors.As(err, new(*fasthttp.ErrSmallBuffer)):
 		r = callerRefusal(431, "header_too_large", "", "The request line and header are too large.")
 	case isTimeout(err):

@@ -47,6 +47,9 @@ func strictRequests() map[string]struct{ wire, answers string } {
 		"a length with a sign":               {head + strings.Replace(body, ": ", ": +", 1), malformed},
 		"a length with an underscore":        {head + "Content_Length: 3\r\n" + body, "200, 200"},
 		"lines that end with LF":             {strings.ReplaceAll(head+length+"\r\n", "\r\n", "\n") + chatBody, malformed},
+		"a request line that ends with LF":   {strings.Replace(head, "\r\n", "\n", 1) + body, malformed},
+		"a bare LF before the request":       {"\n" + head + body, malformed},
+		"an empty line before the request":   {"\r\n" + head + body, "200, 200"},
 		"one line that ends with LF":         {head + "X-A: b\n" + body, malformed},
 		"a folded line":                      {head + "X-A: b\r\n  folded\r\n" + body, malformed},
 		"a folded line that is passed on":    {head + "traceparent: b\r\n X-Vllm-Priority: 1\r\n" + body, malformed},
@@ -83,7 +86,7 @@ func TestRequestsThatOthersMightReadOtherwiseAreRefused(t *testing.T) {
 		for _, whole := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, whole %v", name, whole), func(t *testing.T) {
 				before := reached.Load()
-				method, _, _ := strings.Cut(c.wire, " ")
+				method, _, _ := strings.Cut(strings.TrimLeft(c.wire, "\r\n"), " ")
 				if got := r.answersTo(t, c.wire+nextRequest, method, whole); got != c.answers {
 					t.Errorf("got %s, want %s", got, c.answers)
 				}

@@ -249,7 +249,7 @@ const (
 
 var streamReaders, answerReaders sync.Pool
 
-func acquireReader(c net.Conn, stream bool) *bufio.Reader {
+func acquireReader(c io.Reader, stream bool) *bufio.Reader {
 	pool, size := &answerReaders, answerBuffer
 	if stream {
 		pool, size = &streamReaders, streamBuffer

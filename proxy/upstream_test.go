@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"mete/balancer"
 	"mete/bench/sim"
 	"mete/config"
@@ -201,25 +203,25 @@ func TestCertificateIsCheckedForTheReplicasName(t *testing.T) {
 	}
 }
 
-// TestReplicasHeaderIsBounded by the buffer that it is read with, which is
-// smaller for streams.
+// TestReplicasHeaderIsBounded by the larger of the buffers that it is read with.
 func TestReplicasHeaderIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   string
 		size   int
 		status int
 	}{
-		"a large one of a stream":       {streamBody, streamBuffer * 3 / 4, 200},
+		"a large one of a stream":       {streamBody, answerBuffer * 3 / 4, 200},
 		"a large one of a whole answer": {chatBody, answerBuffer * 3 / 4, 200},
-		"too large for a stream":        {streamBody, streamBuffer, 502},
+		"too large for a stream":        {streamBody, answerBuffer, 502},
 		"too large for a whole answer":  {chatBody, answerBuffer, 502},
 	} {
 		t.Run(name, func(t *testing.T) {
+			text := events("\n", textChunk)
 			head := strings.Replace(streamHead, "Transfer", "X-A: "+strings.Repeat("a", c.size)+"\r\nTransfer", 1)
-			r := newRig(t, withScript(answering(head+chunk(events("\n", textChunk))+lastChunk)))
+			r := newRig(t, withScript(answering(head+chunk(text)+chunk(text)+lastChunk)))
 			response := r.post("/v1/chat/completions", c.body)
-			if text := readBody(t, response); response.StatusCode != c.status || c.status == 200 && text != events("\n", textChunk) {
-				t.Errorf("got %d %.200s", response.StatusCode, text)
+			if got := readBody(t, response); response.StatusCode != c.status || c.status == 200 && got != text+text {
+				t.Errorf("got %d %.200s", response.StatusCode, got)
 			}
 			r.awaitIdle()
 		})
@@ -268,4 +270,11 @@ func TestAnEndThatCameWithTheLastBytesIsNoticed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// peerLeft reports whether the peer of c has closed its side.
+func peerLeft(c net.Conn) bool {
+	raw := rawConn(c)
+	left := false
+	return raw != nil && raw.Control(func(fd uintptr) { left = polled(fd, unix.POLLRDHUP) }) == nil && left
 }
