@@ -144,5 +144,7 @@ func (w *watcher) scrape(ctx context.Context) {
 	}
 	own := (before + r.inFlight.Load()) / 2
 	r.signal.told(load, own, r.clock(), "metrics")
+	r.reach.told(load, own, r.clock())
+	w.pool.learnDrain(r.clock())
 	w.pool.weighShare()
 }

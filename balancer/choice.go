@@ -90,13 +90,16 @@ func (q *question) draw(replicas []*Replica, other *Replica) *Replica {
 
 func (q *question) eligible(r *Replica) bool { return q.objection(r) == "" }
 
+// objectFull is the one objection that waiting will do away with.
+const objectFull = "all places taken"
+
 // objection is why a replica that is not held out may not take this request.
 func (q *question) objection(r *Replica) string {
 	switch {
 	case r == q.need.Avoid[0] || r == q.need.Avoid[1]:
 		return "already tried by this request"
-	case q.limit > 0 && r.inFlight.Load() >= q.limit:
-		return "all places taken"
+	case r.full(q.limit, q.now):
+		return objectFull
 	case q.patient && q.now < r.fullTill.Load():
 		return "its queue was full a moment ago"
 	case !r.breaker.admits(q.now):

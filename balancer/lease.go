@@ -26,8 +26,11 @@ type Lease struct {
 	replica *Replica
 	tokens  int64
 	probe   func(error) // the breaker's, if this request is its probe
-	stage   atomic.Uint32
+	payer   *payer      // who is charged, if the request has waited
+	charged int64       // tokens
+	used    int64       // tokens that it took; 0: not known
 	why     Why
+	stage   atomic.Uint32
 }
 
 // Why says in few words why a replica was chosen; Pool.Explain says more, as
@@ -77,7 +80,13 @@ func (l *Lease) Done(o Outcome) {
 	r.inFlight.Add(-1)
 	r.endings[o].Add(1)
 	l.pool.heed(r, o)
+	l.pool.leaseEnded(l, o)
 }
+
+// Used tells how many tokens the request took, of prompt and answer, so that its
+// caller's turn to wait is charged for these and not for what was expected. It
+// must be called before Done, by who calls that.
+func (l *Lease) Used(tokens int64) { l.used = tokens }
 
 // judge tells the breaker, once per lease, how the request went.
 func (l *Lease) judge(o Outcome) {

@@ -28,6 +28,7 @@ func (p *Pool) Update(endpoints []Endpoint) error { return p.Publish("static", e
 // the same host and port the first counts. A replica that goes gets no new
 // leases. On an error nothing changes.
 func (p *Pool) Publish(from string, endpoints []Endpoint) error {
+	defer p.serve() // once the lock is free
 	p.updating.Lock()
 	defer p.updating.Unlock()
 	sources, isNew := withSource(p.sources, source{from, endpoints})
@@ -96,6 +97,7 @@ func (p *Pool) adopt(r *Replica, isNew bool) {
 	}
 	r.secure = p.options.Load().TLS
 	r.breaker = newBreaker(p.clock, p.options.Load().Faults, breakerTimeout)
+	r.reach.learns.Store(p.options.Load().LearnCap)
 	r.breaker.onChange = func() {
 		if r.breaker.now() == gobreaker.StateClosed {
 			r.warming.Store(p.clock())

@@ -19,9 +19,11 @@ var ErrNoReplica = errors.New("no replica is eligible")
 // Options are the knobs of a pool. The zero value is usable.
 type Options struct {
 	MaxInFlight int64       // leases per replica at once; 0 is no limit
+	LearnCap    bool        // give each replica no more than it works on at once, which is learned from what it tells
 	Models      []string    // names, as the replicas know them, that each must serve
 	APIKey      string      // what the replicas want as a bearer, if anything
 	TLS         *tls.Config // for replicas that speak it; nil: the system's authorities
+	Queue       QueueOptions
 
 	Interval time.Duration // between two checks of a replica; 0 is a second
 	Faults   int           // in a row that open a replica's breaker; 0 is 5, below 0 is never
@@ -43,7 +45,9 @@ type Change struct {
 type Need struct {
 	Tokens int64       // estimated length of the prompt
 	Model  string      // a name, such as a LoRA adapter's, that not every replica serves; may be empty
+	Output int64       // expected length of the answer, tokens
 	Avoid  [2]*Replica // replicas that this request has already tried
+	Turn   Turn        // how it waits, if it has to
 }
 
 // Pool is the replicas that serve the same thing.
@@ -54,6 +58,7 @@ type Pool struct {
 	clock   func() int64
 	budget  budget
 	members atomic.Pointer[members]
+	queue   queue
 
 	share   atomic.Uint64 // float64: of the traffic there that is ours
 	shareAt atomic.Int64  // when that was worked out
@@ -82,12 +87,14 @@ func NewPool(name string, endpoints []Endpoint, options Options) (*Pool, error) 
 	p.share.Store(math.Float64bits(1))
 	p.watchers = map[*Replica]context.CancelFunc{}
 	p.members.Store(&members{})
+	p.queue.begin()
 	return p, p.Update(endpoints)
 }
 
 // Reconfigure puts other options in force, but for TLS, Interval, Faults and
 // OnChange, which are fixed when a replica comes.
 func (p *Pool) Reconfigure(options Options) {
+	defer p.serve() // once the lock is free
 	p.updating.Lock()
 	defer p.updating.Unlock()
 	before := p.options.Load()
@@ -96,6 +103,7 @@ func (p *Pool) Reconfigure(options Options) {
 	all := p.members.Load().all
 	for _, r := range all {
 		r.set(holdModel, r.missing(options.Models))
+		r.reach.learns.Store(options.LearnCap)
 	}
 	p.arrange(all)
 }
@@ -106,33 +114,48 @@ func (p *Pool) Name() string { return p.name }
 // Replicas is the present snapshot, which must not be changed.
 func (p *Pool) Replicas() []*Replica { return p.members.Load().all }
 
-// Acquire leases a place on the replica that should answer soonest. The caller
-// must end the lease with Done on every path. The error is the context's or
-// ErrNoReplica.
-func (p *Pool) Acquire(ctx context.Context, need Need) (Lease, error) {
-	if err := ctx.Err(); err != nil {
-		return Lease{}, err
+// Acquire leases a place on the replica that should answer soonest. If all are
+// full it waits, as need.Turn says. The caller must end the lease with Done on
+// every path. The error is the context's, ErrNoReplica or a *Busy, which is an
+// ErrNoReplica too.
+func (p *Pool) Acquire(ctx context.Context, need Need) (lease Lease, err error) {
+	if err = ctx.Err(); err != nil {
+		return
 	}
-	need.Tokens = max(need.Tokens, 0)
+	p.admit(&need)
+	if !p.mustWait() && p.tryAcquire(&need, &lease) {
+		return
+	}
+	return p.wait(ctx, need)
+}
+
+// admit readies a need, and pays the budget for it.
+func (p *Pool) admit(need *Need) {
+	need.Tokens, need.Output = max(need.Tokens, 0), max(need.Output, 0)
 	if need.Avoid[0] == nil {
 		p.budget.earn()
 	}
-	q := p.question(&need)
+}
+
+// tryAcquire fills in an empty lease if a replica may take the request now.
+func (p *Pool) tryAcquire(need *Need, lease *Lease) bool {
+	q := p.question(need)
 	for {
 		m := p.members.Load()
 		r := q.choose(m)
 		if r == nil {
-			return Lease{}, ErrNoReplica
+			return false
 		}
 		// Since the choice was made somebody may have taken the last place or
 		// the breaker's probe.
-		if !r.take(p.options.Load().MaxInFlight, need.Tokens) {
+		if !r.take(r.most(p.options.Load().MaxInFlight, q.now), need.Tokens) {
 			continue
 		}
 		probe, ok := r.breaker.enter()
 		if ok {
-			why := Why{Rank: rankNames[q.came], Of: len(m.ready), InFlight: r.inFlight.Load()}
-			return Lease{pool: p, replica: r, tokens: need.Tokens, probe: probe, why: why}, nil
+			lease.pool, lease.replica, lease.tokens, lease.probe = p, r, need.Tokens, probe
+			lease.why = Why{Rank: rankNames[q.came], Of: len(m.ready), InFlight: r.inFlight.Load()}
+			return true
 		}
 		r.give(need.Tokens)
 	}
@@ -180,6 +203,7 @@ func (p *Pool) heed(r *Replica, o Outcome) {
 	switch o {
 	case QueueFull:
 		r.fullTill.Store(p.clock() + int64(fullPause))
+		r.reach.refused(r.inFlight.Load(), p.clock())
 	case ConnectFailed:
 		if p.watched() {
 			p.hold(r, holdRefused, "a request found no connection")

@@ -29,6 +29,7 @@ type Replica struct {
 	holds    atomic.Uint32
 	breaker  *breaker
 	signal   signal
+	reach    reach
 	served   atomic.Pointer[served]
 	kick     chan struct{} // asks its watcher for a check now
 

@@ -71,4 +71,5 @@ func (r *Replica) ObserveORCA(header []byte) {
 		return
 	}
 	r.signal.told(load, r.inFlight.Load(), r.clock(), "orca")
+	r.reach.told(load, r.inFlight.Load(), r.clock())
 }

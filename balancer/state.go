@@ -81,6 +81,7 @@ func (p *Pool) hold(r *Replica, bit uint32, why string) {
 }
 
 func (p *Pool) rearrange() {
+	defer p.serve() // once the lock is free
 	p.updating.Lock()
 	defer p.updating.Unlock()
 	p.arrange(p.members.Load().all)
