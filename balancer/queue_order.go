@@ -250,7 +250,10 @@ func newClass(priority int) *class {
 			if a.counter != b.counter {
 				return a.counter < b.counter
 			}
-			return a.line.len() < b.line.len() // who has just come before who floods
+			if a.line.len() != b.line.len() { // who has just come before who floods
+				return a.line.len() < b.line.len()
+			}
+			return a.line.len() > 0 && a.line.first().serial < b.line.first().serial
 		},
 		note: func(p *payer, place int) { p.place = place },
 	}}
