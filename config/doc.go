@@ -16,3 +16,5 @@
 // Secrets appear in no fault and in no printed form of a Config. Faults quote
 // values as they stand in the file, with variables not yet replaced.
 package config
+
+//go:generate go test -run TestConfigurationPage -update .
