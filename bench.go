@@ -65,7 +65,7 @@ func benchCommand() *cobra.Command {
 	f.targetFlags(cmd)
 	f.loadFlags(cmd)
 	f.resultFlags(cmd)
-	cmd.AddCommand(benchReportCommand(), benchOverheadCommand(), benchReplicasCommand())
+	cmd.AddCommand(benchReportCommand(), benchOverheadCommand(), benchScheduleCommand(), benchReplicasCommand())
 	return cmd
 }
 

@@ -142,9 +142,18 @@ func (w *watcher) scrape(ctx context.Context) {
 		r.signal.missed("/metrics has none of vLLM's load metrics")
 		return
 	}
-	own := (before + r.inFlight.Load()) / 2
-	r.signal.told(load, own, r.clock(), "metrics")
+	w.pool.observe(r, load, (before+r.inFlight.Load())/2, "metrics")
+}
+
+// Observe takes in the load that a replica of the pool has just told by other
+// means than those of Run.
+func (p *Pool) Observe(r *Replica, load Load) { p.observe(r, load, r.inFlight.Load(), "told") }
+
+// observe draws the conclusions from a load, beside which so many requests were
+// our own.
+func (p *Pool) observe(r *Replica, load Load, own int64, source string) {
+	r.signal.told(load, own, r.clock(), source)
 	r.reach.told(load, own, r.clock())
-	w.pool.learnDrain(r.clock())
-	w.pool.weighShare()
+	p.learnDrain(r.clock())
+	p.weighShare()
 }

@@ -28,6 +28,12 @@ type Options struct {
 	Interval time.Duration // between two checks of a replica; 0 is a second
 	Faults   int           // in a row that open a replica's breaker; 0 is 5, below 0 is never
 
+	// Clock is the time in nanoseconds, above 0 and never going back; nil is the
+	// machine's. Random is the source of chance; nil is Go's. With both of its
+	// own, and driven through Request and Observe, a pool can be simulated.
+	Clock  func() int64
+	Random func() uint64
+
 	// OnChange is told of replicas whose state changes and of those that come
 	// and go. It must neither block nor ask the pool anything. May be nil.
 	OnChange func(Change)
@@ -84,6 +90,12 @@ func NewPool(name string, endpoints []Endpoint, options Options) (*Pool, error) 
 	p.options.Store(&options)
 	began := time.Now()
 	p.clock = func() int64 { return int64(time.Since(began)) + 1 }
+	if options.Clock != nil {
+		p.clock = options.Clock
+	}
+	if options.Random != nil {
+		p.random = options.Random
+	}
 	p.share.Store(math.Float64bits(1))
 	p.watchers = map[*Replica]context.CancelFunc{}
 	p.members.Store(&members{})
@@ -91,8 +103,8 @@ func NewPool(name string, endpoints []Endpoint, options Options) (*Pool, error) 
 	return p, p.Update(endpoints)
 }
 
-// Reconfigure puts other options in force, but for TLS, Interval, Faults and
-// OnChange, which are fixed when a replica comes.
+// Reconfigure puts other options in force, but for TLS, Interval, Faults, Clock,
+// Random and OnChange, which are fixed when a replica comes.
 func (p *Pool) Reconfigure(options Options) {
 	defer p.serve() // once the lock is free
 	p.updating.Lock()
