@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"time"
@@ -20,11 +21,11 @@ func (r *running) serveAdmin(context.Context) error {
 	if err != nil {
 		return err
 	}
-	ln := r.admin
+	var ln net.Listener = r.admin
 	if secure != nil {
 		ln = tls.NewListener(ln, secure)
 	}
-	server := newHTTPServer(r.adminRoutes())
+	server := r.newHTTPServer(r.adminRoutes())
 	r.goServe("admin", func() error { return server.Serve(ln) })
 	r.onClose(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -20,7 +20,7 @@ var (
 	either  = plausible{0, 1e9}
 	one     = plausible{1, 1}
 	soon    = plausible{1e-6, 600} // seconds
-	unix    = plausible{1.6e9, 1e11}
+	epoch   = plausible{1.6e9, 1e11}
 )
 
 // expectations are of every family that docs/metrics.md lists; of histograms,
@@ -29,7 +29,7 @@ var expectations = map[string]plausible{
 	"mete_answer_bytes_total": {1000, 1e7}, "mete_answers_cut_total": {2, 2}, "mete_attempts_total": {15, 30},
 	"mete_body_bytes": nothing, "mete_build_info": one, "mete_caller_limited_total": {1, 3}, "mete_caller_requests_total": {15, 40},
 	"mete_caller_tokens_total": some, "mete_client_connections": some, "mete_connections_refused_total": nothing, "mete_client_left_total": one,
-	"mete_config_loaded_timestamp_seconds": unix, "mete_config_reloads_total": nothing, "mete_consul_registered": one,
+	"mete_config_loaded_timestamp_seconds": epoch, "mete_config_reloads_total": nothing, "mete_consul_registered": one,
 	"mete_errors_total": {11, 20}, "mete_http_requests_total": {25, 60}, "mete_in_flight": nothing,
 	"mete_inter_token_latency_seconds": some, "mete_limits_admitted_total": {15, 40}, "mete_limits_gateways": {1, 2},
 	"mete_limits_overshoot_tokens_total": either, "mete_limits_refunded_total": {1, 5}, "mete_limits_refused_locally_total": {1, 3},
@@ -44,7 +44,7 @@ var expectations = map[string]plausible{
 	"mete_replica_in_flight": nothing, "mete_replica_kv_usage": {0, 6}, "mete_replica_prefill_tokens": nothing, "mete_replica_running": either,
 	"mete_replica_score": some, "mete_replica_signal_age_seconds": {0, 60}, "mete_replica_state": {6, 7}, "mete_replica_waiting": either,
 	"mete_request_duration_seconds": {15, 40}, "mete_requests_total": {15, 40}, "mete_resends_total": either, "mete_retries_total": {1, 6},
-	"mete_source_changed_timestamp_seconds": unix, "mete_source_replicas": {1, 2}, "mete_source_up": one,
+	"mete_source_changed_timestamp_seconds": epoch, "mete_source_replicas": {1, 2}, "mete_source_up": one,
 	"mete_stage_duration_seconds": {90, 250}, "mete_streams": nothing, "mete_time_per_output_token_seconds": {6, 20},
 	"mete_time_to_first_token_seconds": {6, 20}, "mete_tokens_total": some, "mete_trace_spans_total": nothing, "mete_unwatched_total": nothing,
 }

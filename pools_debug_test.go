@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -99,8 +98,8 @@ func TestChangesThatFindNoRoomInTheLogAreCounted(t *testing.T) {
 }
 
 func TestRegistrationIsFilledIn(t *testing.T) {
-	listening := func(address string) net.Listener {
-		ln, err := net.Listen("tcp", address)
+	listening := func(address string) *socket {
+		ln, err := listen("tests", address, &inheritance{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,8 +120,10 @@ func (a *answer) whole() bool {
 	return a.err == nil && a.status == http.StatusOK && !strings.Contains(a.body, `data: {"error":`)
 }
 
-func (s *site) ask(body string) answer {
-	request, err := http.NewRequest(http.MethodPost, "http://"+s.api.Addr().String()+"/v1/chat/completions", strings.NewReader(body))
+func (s *site) ask(body string) answer { return s.askAt(s.api.Addr().String(), body) }
+
+func (s *site) askAt(address, body string) answer {
+	request, err := http.NewRequest(http.MethodPost, "http://"+address+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		return answer{err: err}
 	}

@@ -48,12 +48,14 @@ func (r *running) reloads(ctx context.Context, load loader, files []string, hup 
 				continue
 			}
 		}
+		_ = notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", monotonic()))
 		next, files, err := load()
 		watch = newFileWatch(files)
 		if err == nil {
 			err = r.reload(ctx, next)
 		}
 		r.meters.reloaded(err)
+		_ = notify("READY=1")
 		if err != nil {
 			r.log.Error().Strs("faults", strings.Split(err.Error(), "\n")).Msg("configuration refused; the one before stays in force")
 		}

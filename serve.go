@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -30,7 +29,8 @@ SIGTERM and Ctrl-C let running answers end: the gateway reports itself not
 ready for shutdown.lame_duck, then waits up to shutdown.drain. A second signal
 ends it at once. On SIGHUP, and when the config file or a file that it names
 changes, models, pools, plans, keys and most knobs are taken over without
-dropping a stream; a file with a fault changes nothing.`,
+dropping a stream; a file with a fault changes nothing. On SIGUSR2 the program
+is started anew on the same sockets, and once that serves this process drains.`,
 		Example: "  mete serve\n  mete serve --config /etc/mete/mete.yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd, flags) },
@@ -99,23 +99,41 @@ func (f serveFlags) override(cfg *config.Config) {
 // ends, drains, and gives everything back. ready, if not nil, is called once
 // requests are accepted.
 func run(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready func(*running) error) error {
+	restart := make(chan os.Signal, 1)
+	signal.Notify(restart, syscall.SIGUSR2)
+	defer signal.Stop(restart)
 	r, err := start(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer r.close()
 	r.log.Info().Str("version", buildVersion()).Str("api", r.api.Addr().String()).Str("admin", r.admin.Addr().String()).
-		Int("models", len(cfg.Models)).Msg("mete is ready")
+		Int("models", len(cfg.Models)).Int("pid", os.Getpid()).Msg("mete is ready")
 	if ready != nil {
 		if err := ready(r); err != nil {
 			return err
 		}
 	}
-	select {
-	case err := <-r.failed:
-		return err
-	case <-ctx.Done():
-		return r.drain()
+	if err := errors.Join(tellParent(), notify(fmt.Sprintf("READY=1\nMAINPID=%d", os.Getpid()))); err != nil {
+		r.log.Warn().Err(err).Msg("nobody knows that this process serves")
+	}
+	for {
+		select {
+		case err := <-r.failed:
+			return err
+		case <-ctx.Done():
+			_ = notify("STOPPING=1")
+			r.leave() // the lame-duck time begins once nobody new is sent here
+			return r.drain()
+		case <-restart:
+			r.log.Info().Msg("starting a new process in place of this one")
+			if err := r.succeed(ctx); err != nil {
+				r.log.Error().Err(err).Msg("no new process; this one goes on")
+				continue
+			}
+			r.handOver()
+			return r.drain()
+		}
 	}
 }
 
@@ -127,7 +145,6 @@ func (r *running) drain() error {
 	r.log.Info().Dur("lame_duck", r.cfg().Shutdown.LameDuck).Dur("drain", r.cfg().Shutdown.Drain).
 		Int("in_flight", r.gateway.InFlight()).Msg("stopping")
 	r.gateway.Retire()
-	r.leave() // the lame-duck time begins once nobody new is sent here
 	select {
 	case <-time.After(r.cfg().Shutdown.LameDuck):
 	case <-stop.Done():
@@ -140,12 +157,4 @@ func (r *running) drain() error {
 		return nil // logged; cutting what outlives the drain time is not a failure
 	}
 	return err
-}
-
-func listen(what, address string) (net.Listener, error) {
-	ln, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%s listener: %w", what, err)
-	}
-	return ln, nil
 }

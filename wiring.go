@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"net"
 	"net/http"
 	"os"
@@ -40,13 +41,13 @@ type running struct {
 	meters   lifeMeters
 	tracer   *trace.Tracer // nil: nothing is traced
 	gateway  *proxy.Gateway
-	api      net.Listener
-	admin    net.Listener
-	pages    net.Listener // the console's; nil when it is off
-	web      *web         // nil when the console is off
-	announce io.Writer    // where a first password is shown, once
-	failed   chan error   // of a listener
-	closers  []func()     // run last to first
+	api      *socket
+	admin    *socket
+	pages    *socket    // the console's; nil when it is off
+	web      *web       // nil when the console is off
+	announce io.Writer  // where a first password is shown, once
+	failed   chan error // of a listener
+	closers  []func()   // run last to first
 	poolWiring
 }
 
@@ -94,18 +95,20 @@ func (r *running) sources() []*source               { return r.now.Load().source
 // listen claims the addresses first: nothing else need be undone when one is
 // taken.
 func (r *running) listen(context.Context) (err error) {
-	if r.api, err = listen("API", r.cfg().Listen.API); err != nil {
+	inherited := inherit()
+	defer inherited.drop()
+	if r.api, err = listen("API", r.cfg().Listen.API, inherited); err != nil {
 		return err
 	}
 	r.onClose(func() { _ = r.api.Close() })
-	if r.admin, err = listen("admin", r.cfg().Listen.Admin); err != nil {
+	if r.admin, err = listen("admin", r.cfg().Listen.Admin, inherited); err != nil {
 		return err
 	}
 	r.onClose(func() { _ = r.admin.Close() })
 	if r.cfg().Listen.Console == "" {
 		return nil
 	}
-	if r.pages, err = listen("console", r.cfg().Listen.Console); err != nil {
+	if r.pages, err = listen("console", r.cfg().Listen.Console, inherited); err != nil {
 		return err
 	}
 	r.onClose(func() { _ = r.pages.Close() })
@@ -309,6 +312,25 @@ func newSecondSignal() secondSignal {
 }
 
 // newHTTPServer has bounds that fit an admin listener; a profile may take long.
-func newHTTPServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+func (r *running) newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: r.recovering(h), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: stdlog.New(io.Discard, "", 0), // about single connections, with what they sent
+	}
+}
+
+// recovering makes a panic cost one request: it is counted and logged, and its
+// connection is cut.
+func (r *running) recovering(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		defer func() {
+			if v := recover(); v != nil && v != http.ErrAbortHandler {
+				r.gateway.Panicked(request.Pattern, v)
+				panic(http.ErrAbortHandler)
+			} else if v != nil {
+				panic(v)
+			}
+		}()
+		h.ServeHTTP(w, request)
+	})
 }

@@ -53,7 +53,7 @@ func newWeb(r *running, ln net.Listener, pools func() map[string]*balancer.Pool,
 
 // serve answers on ln until the gateway ends, and makes the first account.
 func (w *web) serve(ln net.Listener, announce io.Writer) {
-	server := newHTTPServer(w.console.Handler())
+	server := w.newHTTPServer(w.console.Handler())
 	w.goServe("console", func() error { return server.Serve(ln) })
 	w.onClose(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -29,6 +29,8 @@ type poolWiring struct {
 	changes changeLog
 	consul  *consul.Client // nil until a pool or the registration needs it
 	leave   func()         // deregisters the gateway from Consul, once
+
+	keepRegistered func() // in its place: ends renewing the registration and leaves it
 }
 
 // feed is what keeps one pool going: the checks of its replicas, and the
@@ -64,7 +66,8 @@ func (f *feed) close() {
 // makePools makes the pools with the replicas that the configuration itself
 // names. Nothing is asked yet.
 func (r *running) makePools(context.Context) error {
-	r.listed, r.leave = make(chan struct{}, 1), func() {}
+	r.listed = make(chan struct{}, 1)
+	r.leave, r.keepRegistered = func() {}, func() {}
 	r.changes.news = make(chan balancer.Change, 4096)
 	if err := r.openStateDir(); err != nil {
 		// The gateway serves without: only a start while Consul is away is lost.

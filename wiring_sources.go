@@ -225,10 +225,13 @@ func (r *running) register(context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	var wait sync.WaitGroup
 	wait.Go(func() { r.consul.Announce(ctx, registration, r.announced) })
-	r.leave = sync.OnceFunc(func() { cancel(); wait.Wait() })
+	end := func(cause error) func() {
+		return func() { cancel(cause); wait.Wait() }
+	}
+	r.leave, r.keepRegistered = end(nil), end(consul.ErrHandedOver)
 	r.onClose(r.leave)
 	return nil
 }

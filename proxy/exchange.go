@@ -178,10 +178,16 @@ func (x *exchange) closeUnlessRelaying() {
 	}
 }
 
+// Panicked counts and logs a panic that cost one request, whose id or path is
+// given. It must be called while the panic is recovered from.
+func (g *Gateway) Panicked(request string, v any) {
+	g.metrics.panics.Inc()
+	g.log.Error().Str("id", request).Interface("panic", v).Bytes("stack", debug.Stack()).Msg("panic")
+}
+
 // panicked turns a panic into a 500 for this one exchange.
 func (x *exchange) panicked(v any) {
-	x.g.metrics.panics.Inc()
-	x.g.log.Error().Str("id", hex.EncodeToString(x.id[:])).Interface("panic", v).Bytes("stack", debug.Stack()).Msg("panic")
+	x.g.Panicked(hex.EncodeToString(x.id[:]), v)
 	x.relaying = false
 	x.cut = refuseInternal
 	if x.ctx.Response.IsBodyStream() {

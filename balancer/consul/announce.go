@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,6 +28,10 @@ type Registration struct {
 	CheckURL string        // what the agent asks; empty is no check
 	Interval time.Duration // between two checks; 0 is 5 s
 }
+
+// ErrHandedOver is the cause of the end of a context with which Announce leaves
+// the registration as it is, because another process goes on with it.
+var ErrHandedOver = errors.New("handed over")
 
 // Announce registers the gateway and keeps it registered until ctx ends; then it
 // deregisters it and returns. So end ctx, and wait, before draining. OnError is
@@ -54,6 +59,9 @@ func (c *Client) Announce(ctx context.Context, r Registration, onError func(erro
 		}
 		pause = backoffFirst
 		sleep(ctx, announceEvery)
+	}
+	if context.Cause(ctx) == ErrHandedOver {
+		return
 	}
 	if err := c.deregister(r); err != nil {
 		tell(err)
