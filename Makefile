@@ -47,7 +47,7 @@ bench: build redis-server ## compares the gateway with nginx and HAProxy on the 
 torture: redis-server ## runs the long forms of the measurements that the README quotes
 	go test -count=1 -v -timeout 30m -run 'ByteForByte|NeverLooksComplete|ThatLeaves|RedisThatIsAway|RevokedKey' . ./proxy -long
 	go test -count=1 -v -timeout 30m -run 'FourProcesses|SlotsOfAKilled|AFrozenRedis' ./limits -long
-	go test -count=1 -v -timeout 30m -run 'TestNoRequestFailsWhileReplicas|TestADeadPool|TestReloadsBreakNoAnswer|TestARestartLoses|OutliveSIGTERM' . -long
+	go test -count=1 -v -timeout 30m -run 'TestNoRequestFailsWhileReplicas|TestADeadPool|TestReloadsBreakNoAnswer|TestARestartLoses|OutliveSIGTERM|TestSlowClients|TestAGatewayBeyond' . -long
 
 # hadolint is a Python package because its maintainers build no other that a registry has.
 test-deploy: ## holds deploy/ against helm, compose, hclfmt, hadolint and systemd; two builds against each other

@@ -77,6 +77,11 @@ func lingerOn(c net.Conn) {
 	}
 }
 
+// mostUnsent is how many bytes the kernel takes for a client beyond those that
+// are on their way to it. Left to itself it takes megabytes for each one that
+// does not read, and as much is asked of a replica for nothing.
+const mostUnsent = 64 << 10
+
 // tune is best effort: a connection that cannot be tuned still works.
 func tune(c *net.TCPConn) {
 	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: goneAfter / 2, Interval: goneAfter / 6, Count: 3})
@@ -86,5 +91,6 @@ func tune(c *net.TCPConn) {
 	}
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(goneAfter.Milliseconds()))
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, mostUnsent)
 	})
 }
