@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -276,4 +277,50 @@ func TestCollectorThatIsAwayHoldsNothingUp(t *testing.T) {
 	if log := s.log.String(); !strings.Contains(log, "spans were not sent") {
 		t.Errorf("the log says nothing: %.2000s", log)
 	}
+}
+
+// TestExemplarsNameTheTrace, in OpenMetrics, which must be asked for.
+func TestExemplarsNameTheTrace(t *testing.T) {
+	t.Parallel()
+	collector := startCollector(t)
+	r := startSim(t, sim.Config{})
+	cfg := withPool(siteConfig(), func(p *config.Pool) { p.Replicas = []string{r.URL()} })
+	cfg.Trace, cfg.Metrics.NativeHistograms = config.Trace{URL: collector.url}, true
+	s := startSite(t, cfg)
+	if status := s.traced(`{"model":"mete","stream":true,"messages":[{"role":"user","content":"hello"}]}`); status != 200 {
+		t.Fatal(status)
+	}
+	s.eventually("it is over", 20*time.Second, func() bool { return s.gateway.InFlight() == 0 })
+	page := s.metricsPage("application/openmetrics-text; version=1.0.0")
+	for _, name := range []string{"mete_request_duration_seconds", "mete_time_to_first_token_seconds"} {
+		if !regexp.MustCompile(name + `_bucket\{[^}]*\} \d+ # \{trace_id="` + theirTrace + `"\}`).MatchString(page) {
+			t.Errorf("%s has no exemplar", name)
+		}
+	}
+	if plain := s.metricsPage("text/plain"); strings.Contains(plain, "trace_id") {
+		t.Error("Prometheus's text form cannot hold exemplars")
+	}
+	// Native histograms are told in protobuf alone.
+	if binary := s.metricsPage("application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=text"); !strings.Contains(binary, "positive_delta") {
+		t.Error("there is no native histogram")
+	}
+}
+
+func (s *site) metricsPage(accept string) string {
+	s.Helper()
+	request, err := http.NewRequest(http.MethodGet, "http://"+s.running.admin.Addr().String()+"/metrics", http.NoBody)
+	if err != nil {
+		s.Fatal(err)
+	}
+	request.Header.Set("Accept", accept)
+	response, err := s.client.Do(request)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	b, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(b)
 }
