@@ -87,6 +87,7 @@ func TestEveryDocumentedMetricIsThereAndPlausible(t *testing.T) {
 			}
 		}
 		s.wantFaults(i, families["mete_errors_total"])
+		s.wantParts(i, families)
 	}
 }
 
@@ -99,6 +100,23 @@ func (s *system) wantFaults(gateway int, errors *dto.MetricFamily) {
 	}
 	if n := total(errors, "fault", "gateway"); n != 0 {
 		s.Errorf("gateway %d counted %v errors of its own", gateway, n)
+	}
+}
+
+// wantParts expects something under each of these labels, where the sum over all
+// would not show that one is missing.
+func (s *system) wantParts(gateway int, families map[string]*dto.MetricFamily) {
+	for _, part := range [][3]string{
+		{"tokens_total", "kind", "prompt"}, {"tokens_total", "kind", "completion"}, {"caller_tokens_total", "owner", "ann"},
+		{"limits_admitted_total", "by", "redis"}, {"limits_admitted_total", "by", "share"}, {"caller_limited_total", "owner", "bob"},
+		{"requests_total", "status", "200"}, {"requests_total", "status", "429"}, {"requests_total", "status", "500"}, {"requests_total", "status", "503"},
+		{"http_requests_total", "route", "models"}, {"http_requests_total", "route", "other"}, {"http_requests_total", "route", "chat/completions"},
+		{"attempts_total", "outcome", "success"}, {"attempts_total", "outcome", "replica_fault"}, {"attempts_total", "outcome", "client_left"},
+		{"answers_cut_total", "fault", "replica"}, {"answers_cut_total", "fault", "caller"}, {"client_left_total", "phase", "answer"},
+	} {
+		if total(families["mete_"+part[0]], part[1], part[2]) == 0 {
+			s.Errorf("gateway %d: mete_%s has nothing under %s=%q", gateway, part[0], part[1], part[2])
+		}
 	}
 }
 

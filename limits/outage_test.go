@@ -295,3 +295,33 @@ func (r *rig) breakNow() {
 		return !r.up.Load()
 	})
 }
+
+// TestEveryRoundTripIsTold: those that went well and those that did not.
+func TestEveryRoundTripIsTold(t *testing.T) {
+	store := redistest.Start(t)
+	var well, failed atomic.Int64
+	r := newRig(t, store.Client(), config.Plan{}, func(o *Options) {
+		o.Called = func(took time.Duration, err error) {
+			if err != nil {
+				failed.Add(1)
+			} else if took > 0 {
+				well.Add(1)
+			}
+		}
+	})
+	key := r.key("ann")
+	r.mustTake(key, 1).Settle(Usage{Prompt: 1})
+	before := well.Load() // look-up, admission; maybe the settlement
+	if before < 2 {
+		t.Errorf("%d round trips are told", before)
+	}
+	store.Kill()
+	if g, err := r.take(key, 1); err != nil { // by the local share, after a batch that failed
+		t.Error(err)
+	} else {
+		g.Settle(Usage{})
+	}
+	if failed.Load() == 0 {
+		t.Error("the batch that failed is not told")
+	}
+}
