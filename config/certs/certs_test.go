@@ -1,16 +1,9 @@
 package certs
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,43 +15,10 @@ import (
 	"go.uber.org/goleak"
 
 	"mete/config"
+	"mete/config/certs/certstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// issue writes a certificate that vouches for itself, and its key.
-func issue(t *testing.T, dir, name string, serial int64) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace(t, filepath.Join(dir, name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	replace(t, filepath.Join(dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
-}
-
-// replace puts a file in the place of another at once, as rotation does.
-func replace(t *testing.T, path string, content []byte) {
-	t.Helper()
-	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func serverFiles(dir string) config.ServerTLS {
 	return config.ServerTLS{CertFile: filepath.Join(dir, "server.pem"), KeyFile: filepath.Join(dir, "server.key")}
@@ -112,7 +72,7 @@ func call(address string, c *tls.Config) (serial int64, err error) {
 // and a pair of which one file has come does no harm.
 func TestCertificatesRotateUnderTraffic(t *testing.T) {
 	dir := t.TempDir()
-	issue(t, dir, "server", 1)
+	certstest.Issue(t, dir, "server", 1)
 	var troubles atomic.Int64
 	made, err := Server(serverFiles(dir), func(error) { troubles.Add(1) })
 	if err != nil {
@@ -149,14 +109,14 @@ func TestCertificatesRotateUnderTraffic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	issue(t, dir, "server", 2)
+	certstest.Issue(t, dir, "server", 2)
 	newKey, err := os.ReadFile(filepath.Join(dir, "server.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	replace(t, filepath.Join(dir, "server.key"), key) // the old key beside the new certificate
+	certstest.Replace(t, filepath.Join(dir, "server.key"), key) // the old key beside the new certificate
 	eventually(t, "trouble is told", func() bool { return troubles.Load() > 0 })
-	replace(t, filepath.Join(dir, "server.key"), newKey)
+	certstest.Replace(t, filepath.Join(dir, "server.key"), newKey)
 	eventually(t, "the new certificate is shown", func() bool { _, ok := seen.Load(int64(2)); return ok })
 	close(stop)
 	traffic.Wait()
@@ -180,7 +140,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestClientsWithoutACertificateOfOursAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for i, name := range []string{"server", "friend", "stranger"} {
-		issue(t, dir, name, int64(i+1))
+		certstest.Issue(t, dir, name, int64(i+1))
 	}
 	for _, c := range []struct {
 		name, word, shows string
@@ -215,7 +175,7 @@ func TestClientsWithoutACertificateOfOursAreRefused(t *testing.T) {
 
 func TestWhatIsOlderThanTLS12IsRefused(t *testing.T) {
 	dir := t.TempDir()
-	issue(t, dir, "server", 1)
+	certstest.Issue(t, dir, "server", 1)
 	server, err := Server(serverFiles(dir), nil, "http/1.1")
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +194,7 @@ func TestWhatIsOlderThanTLS12IsRefused(t *testing.T) {
 
 func TestFilesThatCannotBeUsedAreAnError(t *testing.T) {
 	dir := t.TempDir()
-	issue(t, dir, "server", 1)
+	certstest.Issue(t, dir, "server", 1)
 	missing := serverFiles(dir)
 	missing.ClientCAFile = filepath.Join(dir, "missing")
 	if _, err := Server(missing, nil); !errors.Is(err, os.ErrNotExist) {
