@@ -79,8 +79,8 @@ func TestCertificatesRotateUnderTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := echo(t, made)
-	any := &tls.Config{InsecureSkipVerify: true}
-	open, err := tls.Dial("tcp", address, any)
+	trusting := &tls.Config{InsecureSkipVerify: true}
+	open, err := tls.Dial("tcp", address, trusting)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestCertificatesRotateUnderTraffic(t *testing.T) {
 					return
 				default:
 				}
-				serial, err := call(address, any)
+				serial, err := call(address, trusting)
 				if err != nil {
 					t.Error(err)
 					return

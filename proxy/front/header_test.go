@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // v2 makes a header of version 2.
 func v2(command, family byte, rest string) string {
