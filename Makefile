@@ -48,6 +48,7 @@ torture: redis-server ## runs the long forms of the measurements that the README
 	go test -count=1 -v -timeout 30m -run 'ByteForByte|NeverLooksComplete|ThatLeaves|RedisThatIsAway|RevokedKey' . ./proxy -long
 	go test -count=1 -v -timeout 30m -run 'FourProcesses|SlotsOfAKilled|AFrozenRedis' ./limits -long
 	go test -count=1 -v -timeout 30m -run 'TestNoRequestFailsWhileReplicas|TestADeadPool|TestReloadsBreakNoAnswer|TestARestartLoses|OutliveSIGTERM|TestSlowClients|TestAGatewayBeyond' . -long
+	go test -count=1 -v -timeout 30m ./bench/torture -long
 
 # hadolint is a Python package because its maintainers build no other that a registry has.
 test-deploy: ## holds deploy/ against helm, compose, hclfmt, hadolint and systemd; two builds against each other

@@ -18,13 +18,15 @@ var errFraming = errors.New("broken chunk framing")
 // framing says so is io.ErrUnexpectedEOF at every cut position, and the first
 // error is returned for ever after. So a truncated answer never looks complete.
 type framedBody struct {
-	br    *bufio.Reader
-	state frameState
-	left  int64 // bytes left in the current chunk, or in a body of known length
-	extra int   // framing bytes read since the last payload
-	digit int   // hex digits read of the current chunk's size
-	stray bool  // something came behind the body, and was not left in br
-	err   error
+	br     *bufio.Reader
+	state  frameState
+	left   int64 // bytes left in the current chunk, or in a body of known length
+	extra  int   // framing bytes read since the last payload
+	digit  int   // hex digits read of the current chunk's size
+	exts   int   // bytes of all chunk extensions
+	strict bool  // take what RFC 9112 has, and nothing that others take besides
+	stray  bool  // something came behind the body, and was not left in br
+	err    error
 }
 
 type frameState byte
@@ -40,7 +42,8 @@ const (
 	chunkCR                       // CR behind the payload
 	chunkLF                       // LF behind that
 	trailerLine                   // the first byte of a trailer line
-	trailerText                   // the rest of one
+	trailerName                   // the rest of its name
+	trailerText                   // its value
 	trailerLF                     // LF behind one
 	lastLF                        // LF of the empty line that ends the body
 )
@@ -172,6 +175,10 @@ func (b *framedBody) step(c byte) {
 	case sizeFirst, sizeDigits, sizeSpace:
 		b.size(c)
 	case sizeExt:
+		if b.exts++; b.exts > maxFraming {
+			b.err = errFraming
+			return
+		}
 		b.line(c, sizeLF)
 	case sizeLF:
 		b.expect(c, '\n', chunkData)
@@ -203,7 +210,7 @@ func (b *framedBody) size(c byte) {
 		b.err = errFraming
 	case c == '\r':
 		b.state = sizeLF
-	case c == ' ' || c == '\t':
+	case (c == ' ' || c == '\t') && !b.strict:
 		b.state = sizeSpace
 	case c == ';' && b.state == sizeDigits:
 		b.state = sizeExt
@@ -216,8 +223,14 @@ func (b *framedBody) size(c byte) {
 func (b *framedBody) trailer(c byte) {
 	switch b.state {
 	case trailerLine:
-		b.state = trailerText
-		b.line(c, lastLF)
+		if c == '\r' {
+			b.state = lastLF
+			return
+		}
+		b.state = trailerName
+		b.name(c, false)
+	case trailerName:
+		b.name(c, true)
 	case trailerText:
 		b.line(c, trailerLF)
 	case trailerLF:
@@ -229,12 +242,22 @@ func (b *framedBody) trailer(c byte) {
 	}
 }
 
+// name passes over a trailer's name, up to its colon.
+func (b *framedBody) name(c byte, begun bool) {
+	switch {
+	case c == ':' && begun:
+		b.state = trailerText
+	case !tokenBytes[c]:
+		b.err = errFraming
+	}
+}
+
 // line passes over text that is not looked at, up to its CR.
 func (b *framedBody) line(c byte, next frameState) {
-	switch c {
-	case '\r':
+	switch {
+	case c == '\r':
 		b.state = next
-	case '\n':
+	case !valueBytes[c]:
 		b.err = errFraming
 	}
 }

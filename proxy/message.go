@@ -140,6 +140,7 @@ func (m *message) header(line []byte) *refusal {
 	case m.chunked:
 		m.state = framedPart
 		m.chunks.resetChunked(nil)
+		m.chunks.strict = true
 		return nil
 	}
 	m.state, m.left = sizedBody, m.length

@@ -1,0 +1,117 @@
+package torture
+
+import "fmt"
+
+// lines are about the request line (RFC 9112, section 3).
+func lines() []row {
+	rows := []row{
+		{"as it should be", lined(line), passes},
+		{"a bare LF", lined("POST " + chat + " HTTP/1.1\n"), bad},
+		{"CR CR LF", lined("POST " + chat + " HTTP/1.1\r\r\n"), bad},
+		{"a bare CR", lined("POST " + chat + " HTTP/1.1\r"), bad},
+		{"two blanks before the target", lined("POST  " + chat + " HTTP/1.1\r\n"), bad},
+		{"two blanks behind the target", lined("POST " + chat + "  HTTP/1.1\r\n"), bad},
+		{"a tab before the target", lined("POST\t" + chat + " HTTP/1.1\r\n"), bad},
+		{"a tab behind the target", lined("POST " + chat + "\tHTTP/1.1\r\n"), bad},
+		{"a vertical tab", lined("POST " + chat + "\vHTTP/1.1\r\n"), bad},
+		{"a form feed", lined("POST\f" + chat + " HTTP/1.1\r\n"), bad},
+		{"a blank at the end", lined("POST " + chat + " HTTP/1.1 \r\n"), bad},
+		{"a blank at the start", lined(" " + line), bad},
+		{"a tab at the start", lined("\t" + line), bad},
+		{"an empty line before", lined("\r\n" + line), passes},
+		{"two empty lines before", lined("\r\n\r\n" + line), bad},
+		{"a bare LF before", lined("\n" + line), bad},
+		{"a bare CR before", lined("\r" + line), bad},
+		{"NUL before", lined("\x00" + line), bad},
+		{"a byte order mark before", lined("\xef\xbb\xbf" + line), bad},
+		{"no version", lined("POST " + chat + "\r\n"), bad},
+		{"no version and a blank", lined("POST " + chat + " \r\n"), bad},
+		{"no target", lined("POST HTTP/1.1\r\n"), bad},
+		{"an empty target", lined("POST  HTTP/1.1\r\n"), bad},
+		{"no method", lined(" " + chat + " HTTP/1.1\r\n"), bad},
+		{"a target only", lined(chat + "\r\n"), bad},
+		{"four words", lined("POST " + chat + " x HTTP/1.1\r\n"), bad},
+		{"HTTP/0.9", lined("GET /\r\n"), bad},
+		{"version 0.9", lined("POST " + chat + " HTTP/0.9\r\n"), version},
+		{"version 1.2", lined("POST " + chat + " HTTP/1.2\r\n"), version},
+		{"version 1.9", lined("POST " + chat + " HTTP/1.9\r\n"), version},
+		{"version 2.0", lined("POST " + chat + " HTTP/2.0\r\n"), version},
+		{"version 3.0", lined("POST " + chat + " HTTP/3.0\r\n"), version},
+		{"version 9.9", lined("POST " + chat + " HTTP/9.9\r\n"), version},
+		{"version 1.10", lined("POST " + chat + " HTTP/1.10\r\n"), bad},
+		{"version 01.1", lined("POST " + chat + " HTTP/01.1\r\n"), bad},
+		{"version 1", lined("POST " + chat + " HTTP/1\r\n"), bad},
+		{"version 1.", lined("POST " + chat + " HTTP/1.\r\n"), bad},
+		{"version 1,1", lined("POST " + chat + " HTTP/1,1\r\n"), bad},
+		{"version 1.1x", lined("POST " + chat + " HTTP/1.1x\r\n"), bad},
+		{"version -1.1", lined("POST " + chat + " HTTP/-1.1\r\n"), bad},
+		{"a version in lower case", lined("POST " + chat + " http/1.1\r\n"), bad},
+		{"another protocol", lined("POST " + chat + " HTTPS/1.1\r\n"), bad},
+		{"ICAP", lined("POST " + chat + " ICAP/1.0\r\n"), bad},
+		{"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", version},
+		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + repeat("\x00", 60), bad},
+		{"SOCKS", "\x05\x01\x00", bad},
+		{"a header of the PROXY protocol", "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" + lined(line), bad},
+		{"an answer", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", bad},
+		{"a method in lower case", lined("post " + chat + " HTTP/1.1\r\n"), "405"},
+		{"a method that is none", lined("P@ST " + chat + " HTTP/1.1\r\n"), bad},
+		{"a method with a colon", lined("POST: " + chat + " HTTP/1.1\r\n"), bad},
+		{"a method with a quote", lined("\"POST\" " + chat + " HTTP/1.1\r\n"), bad},
+		{"a method outside ASCII", lined("P\xd6ST " + chat + " HTTP/1.1\r\n"), bad},
+		{"a method of a thousand letters", lined(repeat("A", 1000) + " " + chat + " HTTP/1.1\r\n"), "405"},
+		{"TRACE", "TRACE " + chat + " HTTP/1.1\r\n" + host + "\r\n", "405 200"},
+		{"TRACK", "TRACK / HTTP/1.1\r\n" + host + "\r\n", "404 200"},
+		{"CONNECT", "CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n", bad},
+		{"CONNECT to a path", "CONNECT " + chat + " HTTP/1.1\r\n" + host + "\r\n", "405 200"},
+		{"OPTIONS of all", "OPTIONS * HTTP/1.1\r\n" + host + "\r\n", bad},
+		{"DELETE", "DELETE " + chat + " HTTP/1.1\r\n" + host + "\r\n", "405 200"},
+	}
+	for c := range 0x20 {
+		if c != '\t' && c != '\n' && c != '\r' {
+			rows = append(rows,
+				row{fmt.Sprintf("byte %#02x in the method", c), lined(fmt.Sprintf("PO%cST %s HTTP/1.1\r\n", c, chat)), bad},
+				row{fmt.Sprintf("byte %#02x in the target", c), lined(fmt.Sprintf("POST %s%c HTTP/1.1\r\n", chat, c)), bad})
+		}
+	}
+	return rows
+}
+
+// targets are about the request's target (section 3.2).
+func targets() []row {
+	post := func(target string) string { return lined("POST " + target + " HTTP/1.1\r\n") }
+	return []row{
+		{"the whole URL", post("http://x" + chat), passes},
+		{"the whole URL with TLS", post("https://x" + chat), passes},
+		{"the whole URL in capitals", post("HTTP://X" + chat), passes},
+		{"the URL of another host", post("http://evil" + chat), bad},
+		{"the URL of another port", post("http://x:81" + chat), bad},
+		{"a URL with a user", post("http://u@x" + chat), bad},
+		{"a URL with a user and a key", post("http://u:p@x" + chat), bad},
+		{"a URL without a host", post("http://" + chat), bad},
+		{"a URL of another scheme", post("ftp://x" + chat), bad},
+		{"a URL of a file", post("file://x" + chat), bad},
+		{"a URL without slashes", post("http:" + chat), bad},
+		{"a host only", post("x"), bad},
+		{"a path that does not begin with a slash", post("v1/chat/completions"), bad},
+		{"a fragment", post(chat + "#a"), bad},
+		{"a query", post(chat + "?a=b"), passes},
+		{"an empty query", post(chat + "?"), passes},
+		{"a query with a URL", post(chat + "?u=http://evil/"), passes},
+		{"a byte outside ASCII", post(chat + "\xff"), bad},
+		{"DEL", post(chat + "\x7f"), bad},
+		{"two slashes", post("/" + chat), "404"},
+		{"two dots", post("/v1/x/../chat/completions"), "404"},
+		{"a dot", post("/v1/./chat/completions"), "404"},
+		{"a backslash", post("/v1\\chat\\completions"), "404"},
+		{"a slash in hexadecimal", post("/v1/chat%2fcompletions"), "404"},
+		{"a letter in hexadecimal", post("/v1/chat/completion%73"), "404"},
+		{"NUL in hexadecimal", post(chat + "%00"), "404"},
+		{"a line end in hexadecimal", post(chat + "%0d%0a"), "404"},
+		{"broken hexadecimal", post(chat + "%zz"), "404"},
+		{"parameters", post(chat + ";a=b"), "404"},
+		{"capitals", post("/V1/CHAT/COMPLETIONS"), "404"},
+		{"a slash at the end", post(chat + "/"), "404"},
+		{"the replica's own engine controls", post("/sleep"), "404"},
+		{"a star", post("*"), bad},
+	}
+}
