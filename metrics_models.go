@@ -17,7 +17,6 @@ type modelMeters struct {
 	collector
 	config  func() *config.Config
 	pools   func() map[string]*balancer.Pool
-	waiting func(pool string) int64
 	predict func(model string) time.Duration // time to the first token
 
 	depth, ttft, utilisation family
@@ -34,13 +33,13 @@ func newModelMeters(b *meter.Book, m modelMeters) *modelMeters {
 }
 
 func (m *modelMeters) collect(to chan<- prometheus.Metric) {
-	views := map[string]balancer.View{}
+	views, waiting := map[string]balancer.View{}, map[string]int{}
 	for name, p := range m.pools() {
-		views[name] = p.Snapshot()
+		views[name], waiting[name] = p.Snapshot(), p.QueueLength()
 	}
 	for _, model := range m.config().Models {
 		v := views[model.Pool]
-		m.depth.put(to, float64(m.waiting(model.Pool))+v.Share*waitingThere(v), model.ID, model.Pool)
+		m.depth.put(to, float64(waiting[model.Pool])+v.Share*waitingThere(v), model.ID, model.Pool)
 		m.ttft.put(to, m.predict(model.ID).Seconds(), model.ID, model.Pool)
 		m.utilisation.putIf(to, utilisation(v), model.ID, model.Pool)
 	}

@@ -10,8 +10,7 @@ import (
 // poolMeters are what is told of pools and their replicas.
 type poolMeters struct {
 	collector
-	pools   func() map[string]*balancer.Pool
-	waiting func(pool string) int64 // in this gateway's queue
+	pools func() map[string]*balancer.Pool
 
 	replicas, panic, share, retries, queue family
 	replica                                replicaMeters
@@ -24,8 +23,8 @@ type replicaMeters struct {
 	checkAge, checkFails                         family
 }
 
-func newPoolMeters(b *meter.Book, pools func() map[string]*balancer.Pool, waiting func(pool string) int64) *poolMeters {
-	m := &poolMeters{collector: collector{book: b}, pools: pools, waiting: waiting}
+func newPoolMeters(b *meter.Book, pools func() map[string]*balancer.Pool) *poolMeters {
+	m := &poolMeters{collector: collector{book: b}, pools: pools}
 	m.replicas = m.gauge("pool_replicas", "Replicas, by state.", "pool", "state")
 	m.panic = m.gauge("pool_panic", "1 while fewer than half of a pool are healthy, so that failed checks are not believed.", "pool")
 	m.share = m.gauge("pool_traffic_share", "Which part of the traffic on a pool's replicas is this gateway's, 0 to 1.", "pool")
@@ -55,6 +54,7 @@ func (m *poolMeters) describeReplica() (r replicaMeters) {
 
 func (m *poolMeters) collect(to chan<- prometheus.Metric) {
 	for _, p := range m.pools() {
+		m.queue.put(to, float64(p.QueueLength()), p.Name())
 		m.collectPool(to, p.Snapshot())
 	}
 }
@@ -63,7 +63,6 @@ func (m *poolMeters) collectPool(to chan<- prometheus.Metric, v balancer.View) {
 	m.panic.put(to, oneIf(v.Panicked), v.Pool)
 	m.share.put(to, v.Share, v.Pool)
 	m.retries.put(to, v.Retries, v.Pool)
-	m.queue.put(to, float64(m.waiting(v.Pool)), v.Pool)
 	for state, n := range countStates(v) {
 		m.replicas.put(to, float64(n), v.Pool, string(state))
 	}

@@ -60,7 +60,7 @@ func TestMetricsLeaveOutWhatIsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newPoolMeters(meter.NewBook(prometheus.NewRegistry(), false),
-		func() map[string]*balancer.Pool { return map[string]*balancer.Pool{"general": pool} }, func(string) int64 { return 0 })
+		func() map[string]*balancer.Pool { return map[string]*balancer.Pool{"general": pool} })
 	if faults, err := testutil.CollectAndLint(c); err != nil || len(faults) != 0 {
 		t.Errorf("%v, %v", faults, err)
 	}

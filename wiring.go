@@ -147,8 +147,8 @@ func (r *running) onClose(f func()) { r.closers = append(r.closers, f) }
 // scraped.
 func (r *running) makeMeters(context.Context) error {
 	for _, c := range []prometheus.Collector{
-		newPoolMeters(r.book, r.pools, r.gateway.Waiting),
-		newModelMeters(r.book, modelMeters{config: r.cfg, pools: r.pools, waiting: r.gateway.Waiting, predict: r.gateway.PredictTTFT}),
+		newPoolMeters(r.book, r.pools),
+		newModelMeters(r.book, modelMeters{config: r.cfg, pools: r.pools, predict: r.gateway.PredictTTFT}),
 		newLimitMeters(r.book, r.limiter.Stats, r.store.PoolStats),
 		newSourceMeters(r.book, r.sources),
 		newTraceMeters(r.book, r.tracer),

@@ -100,8 +100,6 @@ func (x *exchange) acquire() error {
 		x.model.metrics.awaited.begin(asked)
 	}
 	var err error
-	x.model.pool.metrics.waiting.Add(1)
-	defer x.model.pool.metrics.waiting.Add(-1)
 	x.lease, err = x.model.pool.Acquire(x.life, x.need())
 	x.stages.queue.ended(x, asked)
 	switch {

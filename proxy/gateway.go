@@ -115,9 +115,6 @@ func (g *Gateway) forgetSeries() {
 	)
 }
 
-// Waiting is how many requests wait for a place in a pool now.
-func (g *Gateway) Waiting(pool string) int64 { return g.metrics.pool(pool).waiting.Load() }
-
 // Serve answers requests on ln until Shutdown.
 func (g *Gateway) Serve(ln net.Listener) error {
 	return g.server.Serve(gatedListener{g.guard(ln, g.tls, g.client)})

@@ -66,7 +66,6 @@ type poolMetrics struct {
 	retries   []prometheus.Counter // by the outcome of the attempt before
 	resends   prometheus.Counter
 	queueWait prometheus.Observer
-	waiting   atomic.Int64 // requests that wait for a place now
 }
 
 // What the buckets span, in seconds.
