@@ -119,8 +119,8 @@ func TestHelmRendersTheChart(t *testing.T) {
 		t.Error("the gateway is not scaled on what waits in it")
 	}
 	for document := range strings.SplitSeq(rendered, "\n---\n") {
-		var any map[string]any
-		if err := yaml.Unmarshal([]byte(document), &any); err != nil {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
 			t.Errorf("%v\n%s", err, document)
 		}
 	}
