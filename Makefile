@@ -7,7 +7,7 @@ LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 20000x
 FILES    ?= LICENSE proxy/relay.go testdata/sdk/check.py
 
-.PHONY: release test-deploy prometheus help build run test test-race test-allocs test-sdk estimator bench torture fuzz lint setup redis-server chromium npm
+.PHONY: release test-deploy prometheus help build run test test-race test-allocs test-sdk estimator bench schedule torture fuzz lint setup redis-server chromium npm
 help: ## shows this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
@@ -22,8 +22,8 @@ test: setup test-race test-allocs ## runs every test, with its own set-up
 test-race:
 	CGO_ENABLED=1 go test -race -shuffle=on -timeout 6m ./...
 
-test-allocs: # the race detector allocates by itself
-	go test -run 'Alloc' ./...
+test-allocs: # the race detector allocates by itself, and slows simulations down
+	go test -run 'Alloc|ChoiceIsWorth' ./...
 
 fuzz: ## gives each fuzz target FUZZTIME of new inputs, such as 5000x or 1m; their corpora are part of make test
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
@@ -43,6 +43,9 @@ estimator: ## compares the prompt estimate with real tokenizers, on FILES
 
 bench: build redis-server ## compares the gateway with nginx and HAProxy on the same simulator, in about 4 minutes
 	./mete bench overhead --check bench/bounds.json --out bench/results
+
+schedule: build ## compares choices of replica on simulated replicas in simulated time, in about 3 minutes
+	./mete bench schedule --check bench/schedule-bounds.json --out bench/results
 
 torture: redis-server ## runs the long forms of the measurements that the README quotes
 	go test -count=1 -v -timeout 30m -run 'ByteForByte|NeverLooksComplete|ThatLeaves|RedisThatIsAway|RevokedKey' . ./proxy -long

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mete/bench/report"
 	"mete/bench/schedule"
 )
 
@@ -22,7 +23,7 @@ type scheduleFlags struct {
 	load                float64
 	duration            time.Duration
 	profile, check, out string
-	quick, json         bool
+	quick, json, real   bool
 }
 
 const scheduleLong = `Measures what the choice of replica is worth, in simulated time: simulated vLLM
@@ -67,6 +68,7 @@ func benchScheduleCommand() *cobra.Command {
 	flags.BoolVar(&f.quick, "quick", false, "shorter, without curves")
 	flags.StringVar(&f.check, "check", "", "exit with an error where a row is worse than in this `FILE`")
 	flags.StringVar(&f.out, "out", "", "write schedule.json, schedule.md and pictures into this `DIR`")
+	flags.BoolVar(&f.real, "real", false, "send scaled-down workloads through a real gateway and real bench/sim servers, beside their simulation (2 minutes)")
 	flags.BoolVar(&f.json, "json", false, "print JSON in place of the table")
 	return cmd
 }
@@ -80,6 +82,9 @@ func (f *scheduleFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	cmd.SilenceUsage = true
+	if f.real {
+		return f.compareReal(cmd)
+	}
 	lab, err := schedule.NewLab(cmd.Context(), f.options(cmd))
 	if err != nil {
 		return err
@@ -186,6 +191,9 @@ func (f *scheduleFlags) write(cmd *cobra.Command, r *schedule.Result) error {
 		return nil
 	}
 	files := map[string][]byte{"schedule.json": append(b, '\n'), "schedule.md": []byte(r.Table())}
+	for _, named := range report.SchedulePictures(r) {
+		files[named.Name+".svg"] = []byte(named.Picture.SVG())
+	}
 	for name, content := range files {
 		if err := writeFile(filepath.Join(f.out, name), content); err != nil {
 			return err

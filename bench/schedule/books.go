@@ -92,6 +92,13 @@ func (b *books) firstToken(r *request, cached int) {
 	}
 }
 
+// hit adds what is known of the cache only at the end.
+func (b *books) hit(cached int) {
+	if b.counting {
+		b.cached += int64(cached)
+	}
+}
+
 func (b *books) note(r *request) {
 	took := b.w.now - r.arrived + network
 	b.ttft = append(b.ttft, took)

@@ -22,9 +22,14 @@ func newPool(g *gateway, queued bool) (*pool, error) {
 	var err error
 	p.balancer, err = balancer.NewPool("pool", nil, balancer.Options{
 		LearnCap: queued, Clock: p.clock, Random: g.random.Uint64,
+		Queue: balancer.QueueOptions{MaxPerCaller: perCaller},
 	})
 	return p, err
 }
+
+// perCaller is how many requests of one caller may wait, so that one who floods
+// leaves room in the queue.
+const perCaller = 1000
 
 func (p *pool) clock() int64 { return int64(p.g.w.now) + 1 }
 
