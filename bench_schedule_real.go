@@ -86,7 +86,7 @@ func runReal(ctx context.Context, s schedule.Setup) (schedule.Metrics, error) {
 		defer func() { _ = r.Close() }()
 		urls = append(urls, r.URL())
 	}
-	target, stop, err := startGateway(ctx, urls)
+	target, stop, err := startScheduled(ctx, urls)
 	if err != nil {
 		return schedule.Metrics{}, err
 	}
@@ -94,8 +94,8 @@ func runReal(ctx context.Context, s schedule.Setup) (schedule.Metrics, error) {
 	return schedule.RunReal(ctx, s, target)
 }
 
-// startGateway starts this program as a gateway, and returns how to end it.
-func startGateway(ctx context.Context, replicas []string) (t schedule.Target, stop func(), err error) {
+// startScheduled starts this program as a gateway, and returns how to end it.
+func startScheduled(ctx context.Context, replicas []string) (t schedule.Target, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "mete-schedule-")
 	if err != nil {
 		return t, nil, err
