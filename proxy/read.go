@@ -57,6 +57,9 @@ func (x *exchange) readAtMost(limit int) error {
 		return gone
 	}
 	err := x.body.fill(stream, length, limit, &x.g.bodies)
+	if err == nil && length < 0 && !x.ctx.Conn().(*gate).message.over() {
+		err = io.ErrUnexpectedEOF // fasthttp takes an end behind the last chunk's size for the body's
+	}
 	if gone := x.setReading(false); gone != nil {
 		return gone
 	}
