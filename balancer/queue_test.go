@@ -275,7 +275,7 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// TestARepliaThatComesBackServesThoseWhoWait holds the only replica out and in.
+// TestAReplicaThatComesBackServesThoseWhoWait holds the only replica out and in.
 func TestAReplicaThatComesBackServesThoseWhoWait(t *testing.T) {
 	p, leases := fullPool(t, 1, QueueOptions{})
 	a := ask(p, turnOf("a"))
@@ -411,6 +411,7 @@ func TestCallersWhoWaitGetEqualTokens(t *testing.T) {
 // TestManyGoroutinesWait is for the race detector, and for lost wake-ups.
 func TestManyGoroutinesWait(t *testing.T) {
 	p := newPool(t, 3, Options{MaxInFlight: 2})
+	p.random = rand.Uint64 // the seeded one is for one goroutine
 	var served, left, most atomic.Int64
 	var wait sync.WaitGroup
 	for g := range 60 {
