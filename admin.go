@@ -47,6 +47,7 @@ func (r *running) adminRoutes() http.Handler {
 		_, _ = w.Write(openapi.JSON())
 	})
 	mux.HandleFunc("GET /debug/pools", r.showPools)
+	mux.HandleFunc("GET /debug/queue", r.showQueue)
 	mux.HandleFunc("GET /debug/route", r.showRoute)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

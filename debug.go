@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -32,6 +33,19 @@ func (r *running) showPools(w http.ResponseWriter, _ *http.Request) {
 		v.Sources = append(v.Sources, s.status())
 	}
 	writeJSON(w, v)
+}
+
+// queueDepth is how many single requests GET /debug/queue shows of a pool.
+const queueDepth = 100
+
+// showQueue answers GET /debug/queue: who waits in each pool, where and why.
+func (r *running) showQueue(w http.ResponseWriter, _ *http.Request) {
+	list := []balancer.QueueView{}
+	pools := r.pools()
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		list = append(list, pools[name].Queue(queueDepth))
+	}
+	writeJSON(w, map[string]any{"pools": list})
 }
 
 func writeJSON(w http.ResponseWriter, value any) {

@@ -254,7 +254,7 @@ func (c *contract) deviceAnswers(api string) {
 }
 
 func (c *contract) adminAnswers(admin, token string) {
-	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/debug/pprof/", "/debug/pools", "/debug/route?model=mete&tokens=5", "/openapi.json"} {
+	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/debug/pprof/", "/debug/pools", "/debug/queue", "/debug/route?model=mete&tokens=5", "/openapi.json"} {
 		c.holds(200, "GET", admin+path, "", "")
 	}
 	c.holds(400, "GET", admin+"/debug/route", "", "")

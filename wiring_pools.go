@@ -114,6 +114,8 @@ func (r *running) poolOptions(cfg *config.Config, name string) (balancer.Options
 	settings := cfg.Pools[name]
 	options := balancer.Options{
 		MaxInFlight: int64(cmp.Or(settings.MaxInFlight, cfg.Bounds.ReplicaConnections)),
+		LearnCap:    settings.MaxInFlight == 0,
+		Queue:       balancer.QueueOptions{MaxLength: settings.QueueLength, MaxPerCaller: max(settings.QueueLength/2, 1), MaxWait: settings.QueueWait},
 		APIKey:      settings.APIKey.Reveal(),
 		Interval:    settings.CheckInterval,
 		Faults:      settings.BreakerFaults,

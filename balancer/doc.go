@@ -26,6 +26,13 @@
 // and run from replica to replica. Each therefore lets it count for its own
 // share of the traffic: then all of them together correct an imbalance once.
 //
+// # The queue
+//
+// When every replica that may take a request is full, the request waits in the
+// pool: see Turn, and order for whose turn it is. Request is the form that calls
+// back; Acquire blocks. A queue begins only where something is full, so nothing
+// of it costs a request that finds a place.
+//
 // # Promises
 //
 //   - A choice takes no lock and allocates nothing, unless a breaker is not

@@ -55,8 +55,15 @@ type Pool struct {
 	// it adapts. Default: false.
 	Adapters bool `yaml:"adapters"`
 	// MaxInFlight is how many requests of this gateway may run on one replica at
-	// one time. Count. Default: 0, which means bounds.replica_connections.
+	// one time; what is beyond waits in the gateway. Count. Default: 0, which
+	// means that it is learned from the queue that the replica tells of.
 	MaxInFlight int `yaml:"max_in_flight"`
+	// QueueLength is how many requests may wait in the gateway when all replicas
+	// are full; a caller may have half of them. Count. Default: 10000.
+	QueueLength int `yaml:"queue.max_length"`
+	// QueueWait is how long any request may wait, whatever its plan says.
+	// Duration. Default: 1h.
+	QueueWait time.Duration `yaml:"queue.max_wait"`
 	// CheckInterval is how often each replica's health is checked and its load
 	// read. A load older than 2s is not believed, so beyond that the gateway
 	// knows its own requests only. 100ms to 30s. Duration. Default: 1s.
@@ -98,7 +105,27 @@ type Plan struct {
 	// DefaultTokens is what is reserved for an answer when the request has no
 	// max_tokens. Tokens. Default: 1024.
 	DefaultTokens int `yaml:"default_tokens"`
+	// QueuePolicy is what happens when all replicas are full: queue waits, unless
+	// the predicted wait is above queue.max_wait; never_refuse waits however long
+	// it takes; refuse does not wait. Default: queue.
+	QueuePolicy string `yaml:"queue.policy"`
+	// QueueWait is the longest wait for a place. Duration. Default: 30s.
+	QueueWait time.Duration `yaml:"queue.max_wait"`
+	// Priority is the class in which the plan's requests wait: 1 to 9, the
+	// highest first; one turn in 16 goes to the class that was passed over
+	// longest. Count. Default: 5.
+	Priority int `yaml:"queue.priority"`
+	// Weight is a caller's part, by tokens, beside the others of its priority who
+	// wait: 1 to 1000. Count. Default: 1.
+	Weight int `yaml:"queue.weight"`
 }
+
+// What a plan's queue.policy may be.
+const (
+	QueueWaits        = "queue"
+	QueueNeverRefuses = "never_refuse"
+	QueueRefuses      = "refuse"
+)
 
 // MayUse reports whether the plan may use the model.
 func (p Plan) MayUse(model string) bool {

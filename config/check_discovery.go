@@ -126,6 +126,8 @@ func (d *document) checkBalancing(path, name string, c *Config) {
 	if d.has(path + ".max_in_flight") {
 		d.upTo(path+".max_in_flight", int64(p.MaxInFlight), maxSockets)
 	}
+	d.upTo(path+".queue.max_length", int64(p.QueueLength), maxSockets)
+	d.duration(path+".queue.max_wait", p.QueueWait, time.Second)
 	d.span(path+".check_interval", p.CheckInterval, 100*time.Millisecond, longestLook)
 	d.upTo(path+".breaker_faults", int64(p.BreakerFaults), mostFaults)
 	if p.Adapters && len(c.ModelsOf(name)) == 0 {

@@ -7,9 +7,11 @@ import (
 )
 
 const (
-	shortestWindow = time.Second
-	longestWindow  = 31 * day
-	maxLimits      = 16 // one script decides all of them
+	shortestWindow  = time.Second
+	longestWindow   = 31 * day
+	highestPriority = 9
+	largestWeight   = 1000
+	maxLimits       = 16 // one script decides all of them
 )
 
 var (
@@ -31,7 +33,15 @@ func (d *document) checkPlans(c *Config) {
 			d.oneOf(index(path+".allow_fields", i), field, guardedFields)
 		}
 		d.upTo(path+".default_tokens", int64(plan.DefaultTokens), maxContext)
+		d.checkQueue(path+".queue", plan)
 	}
+}
+
+func (d *document) checkQueue(path string, plan Plan) {
+	d.oneOf(path+".policy", plan.QueuePolicy, []string{QueueWaits, QueueNeverRefuses, QueueRefuses})
+	d.duration(path+".max_wait", plan.QueueWait, time.Millisecond)
+	d.upTo(path+".priority", int64(plan.Priority), highestPriority)
+	d.upTo(path+".weight", int64(plan.Weight), largestWeight)
 }
 
 func (d *document) checkPlanModels(path string, plan Plan, ids []string) {

@@ -41,6 +41,8 @@ func Default() *Config {
 func DefaultPool() Pool {
 	return Pool{
 		Endpoints:     []string{"chat/completions", "completions", "embeddings"},
+		QueueLength:   10000,
+		QueueWait:     time.Hour,
 		CheckInterval: time.Second,
 		BreakerFaults: 5,
 	}
@@ -48,7 +50,7 @@ func DefaultPool() Pool {
 
 // DefaultPlan returns what a plan has where the file says nothing: unlimited.
 func DefaultPlan() Plan {
-	return Plan{DefaultTokens: 1024}
+	return Plan{DefaultTokens: 1024, QueuePolicy: QueueWaits, QueueWait: 30 * time.Second, Priority: 5, Weight: 1}
 }
 
 func defaultTimeouts() Timeouts {

@@ -60,12 +60,12 @@ func wantFull(t *testing.T) *Config {
 					{Service: "vllm-general"},
 					{Service: "vllm", Tag: "big", Datacenter: "dc2", Namespace: "n", Partition: "p", Stale: true},
 				},
-				Adapters: true, MaxInFlight: 64, CheckInterval: 500 * time.Millisecond, BreakerFaults: 3,
+				Adapters: true, MaxInFlight: 64, QueueLength: 500, QueueWait: 5 * time.Minute, CheckInterval: 500 * time.Millisecond, BreakerFaults: 3,
 			},
 			"c": {
 				Replicas: []string{"http://vllm:1"}, Consul: []Service{{Service: "vllm-c"}},
 				TLS:       shown("vllm.internal"),
-				Endpoints: DefaultPool().Endpoints, CheckInterval: time.Second, BreakerFaults: 5,
+				Endpoints: DefaultPool().Endpoints, QueueLength: 10000, QueueWait: time.Hour, CheckInterval: time.Second, BreakerFaults: 5,
 			},
 		},
 		Plans: map[string]Plan{
@@ -73,8 +73,9 @@ func wantFull(t *testing.T) *Config {
 				Limits:      []Limit{{Requests: 60, Per: time.Minute}, {Tokens: 1e6, Per: 31 * 24 * time.Hour}, {Concurrent: 4}},
 				AllowModels: []string{"org/model:v1"}, DenyModels: []string{"other"},
 				AllowFields: []string{"priority", "kv_transfer_params"}, DefaultTokens: 7,
+				QueuePolicy: QueueWaits, QueueWait: 10 * time.Second, Priority: 9, Weight: 3,
 			},
-			"unlimited": {Limits: []Limit{}, DefaultTokens: 1024},
+			"unlimited": {Limits: []Limit{}, DefaultTokens: 1024, QueuePolicy: QueueNeverRefuses, QueueWait: 30 * time.Second, Priority: 5, Weight: 1},
 		},
 		Keys: []Key{
 			{Name: "ci", Owner: "platform@example.com", Plan: "free", SHA256: digest(t, "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")},

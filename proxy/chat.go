@@ -154,9 +154,12 @@ func (x *exchange) relay() error {
 // settle gives everything back and writes the exchange down, exactly once.
 func (x *exchange) settle() {
 	outcome := x.outcome()
-	x.lease.Done(outcome)
 	if x.grant != nil {
 		x.used = x.usage()
+		x.lease.Used(x.used.prompt + x.used.completion)
+	}
+	x.lease.Done(outcome)
+	if x.grant != nil {
 		x.settleGrant()
 	}
 	x.observe(outcome)

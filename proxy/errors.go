@@ -109,6 +109,7 @@ func refusalFor(err error) *refusal {
 		tooLarge *limits.TooLarge
 		denied   *limits.ModelDenied
 		answered *replicaError
+		full     *balancer.Busy
 	)
 	switch {
 	case errors.As(err, &known):
@@ -127,6 +128,8 @@ func refusalFor(err error) *refusal {
 		return &refusal{status: 403, kind: permission, code: "model_not_allowed", param: "model", message: sentence(denied), fault: faultCaller}
 	case errors.As(err, &answered):
 		return answered.refusal()
+	case errors.As(err, &full):
+		return refuseFull(full)
 	}
 	return refusalForSentinel(err)
 }
@@ -157,6 +160,15 @@ func refusalForSentinel(err error) *refusal {
 
 func refuseExceeded(e *limits.Exceeded) *refusal {
 	return &refusal{status: 429, kind: rateLimit, code: "rate_limit_exceeded", message: sentence(e), retryAfter: e.RetryAfter, fault: faultLimit}
+}
+
+// refuseFull tells when it is worth to come again. Who has left no room for
+// himself gets a 429; all others are refused for our want of replicas.
+func refuseFull(b *balancer.Busy) *refusal {
+	if b.Own {
+		return &refusal{status: 429, kind: rateLimit, code: "rate_limit_exceeded", message: "Too many of your requests wait for a replica.", retryAfter: b.RetryAfter, fault: faultLimit}
+	}
+	return &refusal{status: 503, kind: serverError, code: "replicas_busy", message: "Every replica is busy, and the wait would be too long. Try again later.", retryAfter: b.RetryAfter, fault: faultReplica}
 }
 
 // sentence makes a message for people of an error text.

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"mete/balancer"
+	"mete/config"
 )
 
 // maxAttempts is how many replicas one request may be sent to.
@@ -43,11 +44,33 @@ func (x *exchange) mayFailOver(outcome balancer.Outcome) bool {
 
 // need says what this request asks of a replica.
 func (x *exchange) need() balancer.Need {
-	need := balancer.Need{Tokens: x.prompt, Model: x.model.adapter}
+	need := balancer.Need{Tokens: x.prompt, Model: x.model.adapter, Output: x.expected(), Turn: x.turn()}
 	for i := range x.tries {
 		need.Avoid[i] = x.tries[i].replica
 	}
 	return need
+}
+
+// expected is how long the answer is likely to be, in tokens.
+func (x *exchange) expected() int64 {
+	usual := int64(x.grant.Plan.DefaultTokens)
+	if x.most >= 0 {
+		return min(x.most, usual) // most answers end by themselves
+	}
+	return usual
+}
+
+// turn says how the request waits when all replicas are full.
+func (x *exchange) turn() balancer.Turn {
+	plan := x.grant.Plan
+	t := balancer.Turn{Caller: x.caller.Owner, Weight: plan.Weight, Priority: plan.Priority, Wait: plan.QueueWait}
+	switch plan.QueuePolicy {
+	case config.QueueNeverRefuses:
+		t.Wait = balancer.Forever
+	case config.QueueRefuses:
+		t.Wait = 0
+	}
+	return t
 }
 
 // endTry notes how the attempt that is under way has ended.
