@@ -1,0 +1,41 @@
+package proxy
+
+import "testing"
+
+// readMessages returns how many whole messages p begins with, and whether what
+// follows them is refused, when it comes in parts of this size.
+func readMessages(p []byte, size int) (whole int, refused bool) {
+	var m message
+	for len(p) > 0 {
+		part := p[:min(size, len(p))]
+		n := m.skip(part)
+		if n < len(part) {
+			own, err := m.take(part[n:])
+			if err != nil {
+				return whole, true
+			}
+			n += own
+			if m.over() {
+				whole++
+			}
+		}
+		p = p[n:]
+	}
+	return whole, false
+}
+
+// FuzzMessage: what is a request does not depend on where its bytes were cut.
+func FuzzMessage(f *testing.F) {
+	f.Add([]byte(postWire("/v1/chat/completions", chatBody) + nextRequest))
+	for _, c := range strictRequests() {
+		f.Add([]byte(c.wire))
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		whole, refused := readMessages(p, len(p)+1)
+		for _, size := range []int{1, 2, 7} {
+			if w, r := readMessages(p, size); w != whole || r != refused {
+				t.Fatalf("at once: %d, %v; in parts of %d: %d, %v", whole, refused, size, w, r)
+			}
+		}
+	})
+}
