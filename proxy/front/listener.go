@@ -60,14 +60,15 @@ type Listener struct {
 	options   Options
 	addresses *Addresses
 	open      atomic.Int64
-	ready     chan net.Conn
+	ready     chan net.Conn // never closed: connections may still be on their way
+	ended     chan struct{} // accepting has
 	closed    chan struct{}
 	close     func() error
 	refusing  chan struct{} // a place for each client that is being told
 
 	mu      sync.Mutex
 	pending map[*Conn]struct{} // whose header is being read
-	err     error              // why accepting ended; read after ready is closed
+	err     error              // why accepting ended; read after ended is closed
 }
 
 // New begins to accept from inner. Close ends it. The addresses are counted in
@@ -75,7 +76,7 @@ type Listener struct {
 func New(inner net.Listener, counts *Addresses, o Options) *Listener {
 	l := &Listener{
 		Listener: inner, options: o, addresses: counts,
-		ready: make(chan net.Conn), closed: make(chan struct{}),
+		ready: make(chan net.Conn), ended: make(chan struct{}), closed: make(chan struct{}),
 		refusing: make(chan struct{}, mostRefusing), pending: make(map[*Conn]struct{}),
 	}
 	l.close = sync.OnceValue(l.closeAll)
@@ -88,11 +89,12 @@ func (l *Listener) Open() int64 { return l.open.Load() }
 
 // Accept implements net.Listener.
 func (l *Listener) Accept() (net.Conn, error) {
-	c, ok := <-l.ready
-	if !ok {
+	select {
+	case c := <-l.ready:
+		return c, nil
+	case <-l.ended:
 		return nil, l.err
 	}
-	return c, nil
 }
 
 // Close stops accepting. Connections that were handed out stay open.
@@ -111,7 +113,7 @@ func (l *Listener) closeAll() error {
 
 // run accepts until the listener is closed or broken.
 func (l *Listener) run() {
-	defer close(l.ready)
+	defer close(l.ended)
 	pause := firstPause
 	for {
 		c, err := l.Listener.Accept()
@@ -243,6 +245,8 @@ func (l *Listener) hand(c net.Conn) {
 	select {
 	case l.ready <- c:
 	case <-l.closed:
+		_ = c.Close()
+	case <-l.ended:
 		_ = c.Close()
 	}
 }
