@@ -239,6 +239,15 @@ func (x *exchange) hurryClient() {
 	}
 }
 
+// armWrite sets how long the client may take, unless leave has set it for good.
+func (x *exchange) armWrite(limit time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone == nil {
+		_ = x.ctx.Conn().SetWriteDeadline(limit)
+	}
+}
+
 // setReading notes whether the request's body is being read. It returns the
 // reason if the exchange is cancelled already.
 func (x *exchange) setReading(reading bool) error {

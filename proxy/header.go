@@ -117,7 +117,11 @@ func (h *requestHead) forwarded(value []byte) {
 	h.forwardedFor = append(append(bytes.Clone(h.forwardedFor), ','), value...)
 }
 
-func is(name []byte, want string) bool { return bytes.EqualFold(name, []byte(want)) }
+// is reports whether they are the same but for the case of letters in ASCII:
+// bytes.EqualFold knows others, which are longer.
+func is(name []byte, want string) bool {
+	return len(name) == len(want) && bytes.EqualFold(name, []byte(want))
+}
 
 func (h *requestHead) expect(value []byte) *refusal {
 	if h.expects || !is(value, "100-continue") {

@@ -39,3 +39,13 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+// TestACodingIsSpelledInASCII: other readers do not take a Kelvin sign for a k.
+func TestACodingIsSpelledInASCII(t *testing.T) {
+	for coding, want := range map[string]bool{"Chunked": false, "chun\u212aed": true} {
+		wire := "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " + coding + "\r\n\r\n0\r\n\r\n"
+		if whole, refused := readMessages([]byte(wire), len(wire)); refused != want {
+			t.Errorf("%q: %d whole, refused %v", coding, whole, refused)
+		}
+	}
+}

@@ -85,7 +85,7 @@ func (x *exchange) relayTo(w io.Writer) error {
 		if err := client.write(p, now); err != nil {
 			return err
 		}
-		x.armIdle(now)
+		x.armIdle(time.Now()) // not before: the client's time is not the replica's
 		p, err = x.answer.body.next()
 		now = time.Now()
 	}
@@ -113,12 +113,12 @@ func (x *exchange) relayEvents(client *clientWriter, now time.Time) error {
 	releaseReader(a.br)
 	a.br, a.first = nil, nil
 	if more {
-		x.armIdle(now)
+		x.armIdle(time.Now())
 		err := a.conn.receive(func(view []byte) bool {
 			last, before := now, x.sse.deltas
 			now = time.Now()
-			x.armIdle(now)
 			more := pass(a.body.feed(view))
+			x.armIdle(time.Now())
 			if x.sse.deltas > before && x.table.config.Metrics.Requests {
 				x.model.metrics.interToken.Observe(now.Sub(last).Seconds())
 			}
@@ -176,7 +176,7 @@ func (c *clientWriter) write(p []byte, now time.Time) error {
 	x := c.x
 	if limit := x.table.config.Timeouts.Write; now.Sub(c.armed) > limit/8 {
 		c.armed = now
-		_ = x.ctx.Conn().SetWriteDeadline(now.Add(limit))
+		x.armWrite(now.Add(limit))
 	}
 	if err := c.send(p); err != nil {
 		x.leave(errClientLeft)

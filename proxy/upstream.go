@@ -79,8 +79,12 @@ func (c *upstreamConn) receive(take func([]byte) bool) error {
 	})
 	if failure == errPeerGone || c.peer.gone.Load() && isTimeout(err) {
 		c.peer.unwatch()
-		_ = c.SetReadDeadline(time.Now().Add(time.Second)) // its end is there already
-		return c.receiveRest(take)
+		atOnce := func() { _ = c.SetReadDeadline(time.Now().Add(time.Second)) } // all is there, its end too
+		atOnce()
+		return c.receiveRest(func(p []byte) bool {
+			defer atOnce() // what the client took to read p does not count
+			return take(p)
+		})
 	}
 	return cmp.Or(failure, err)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp"
 	"golang.org/x/sys/unix"
 
 	"mete/balancer"
@@ -270,6 +271,63 @@ func TestAnEndThatCameWithTheLastBytesIsNoticed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhatTheReplicaSentBeforeItsEndIsRelayedToASlowClientToo, however long the
+// client takes for each part of it: all of it is there already.
+func TestWhatTheReplicaSentBeforeItsEndIsRelayedToASlowClientToo(t *testing.T) {
+	replica, gateway := socketPair(t)
+	h, err := newHangups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.close()
+	c := &upstreamConn{Conn: gateway, of: &upstream{hangups: h}, raw: rawConn(gateway)}
+	h.add(gateway, &c.peer)
+	_, _ = io.WriteString(replica, strings.Repeat("x", 4*streamBuffer))
+	_ = replica.Close()
+	for !c.peer.gone.Load() {
+		runtime.Gosched()
+	}
+	got := 0
+	err = c.receive(func(p []byte) bool {
+		got += len(p)
+		_ = c.SetReadDeadline(longAgo) // it took that long
+		return true
+	})
+	if err != io.EOF || got != 4*streamBuffer {
+		t.Errorf("got %d of %d bytes, %v", got, 4*streamBuffer, err)
+	}
+}
+
+// TestAWriteToAClientThatHasLeftIsNotWaitedFor, also when its time-out is about
+// to be moved while the client leaves.
+func TestAWriteToAClientThatHasLeftIsNotWaitedFor(t *testing.T) {
+	client, gateway := net.Pipe()
+	defer func() { _, _ = client.Close(), gateway.Close() }()
+	ctx := &fasthttp.RequestCtx{}
+	ctx.Init2(gateway, quiet{}, false)
+	x := &exchange{ctx: ctx, end: func(error) {}}
+	x.leave(errClientLeft)
+	x.armWrite(time.Now().Add(20 * time.Second))
+	if _, err := gateway.Write([]byte("x")); !isTimeout(err) || x.cancelled() != errClientLeft {
+		t.Errorf("the write ended with %v", err)
+	}
+}
+
+// TestATimeInWhichTheClientDoesNotReadIsNotTheReplicas: what the replica sends
+// must come in time once it is waited for, not before.
+func TestATimeInWhichTheClientDoesNotReadIsNotTheReplicas(t *testing.T) {
+	const idle = 200 * time.Millisecond
+	text := `{"x":"` + strings.Repeat("x", 24<<20) + `"}`
+	r := newRig(t, withConfig(func(cfg *config.Config) { cfg.Timeouts.Idle = idle }), withScript(answering(jsonWire(text))))
+	response := r.post("/v1/chat/completions", chatBody)
+	<-time.After(3 * idle) // the client does something else
+	if got, err := io.ReadAll(response.Body); err != nil || string(got) != text {
+		t.Errorf("got %d of %d bytes, %v", len(got), len(text), err)
+	}
+	_ = response.Body.Close()
+	r.awaitIdle()
 }
 
 // peerLeft reports whether the peer of c has closed its side.
