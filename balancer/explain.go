@@ -20,8 +20,31 @@ type Candidate struct {
 	ID        string  `json:"id"`
 	Eligible  bool    `json:"eligible"`
 	Objection string  `json:"objection,omitempty"`
-	Score     float64 `json:"score"`
+	Score     float64 `json:"score"` // expected milliseconds to the first token, and what it costs others; the sum of Terms, times Terms.Full
+	Terms     Terms   `json:"terms"`
 	State     State   `json:"state"`
+}
+
+// Terms are what a score is made of, in milliseconds.
+type Terms struct {
+	Step     float64 `json:"step"`            // that every answer waits for
+	Places   float64 `json:"places"`          // requests of this gateway there
+	Queued   float64 `json:"queued"`          // their prompts that wait
+	Others   float64 `json:"others"`          // other gateways' requests
+	Prompt   float64 `json:"prompt"`          // what of this one's has to be computed
+	Full     float64 `json:"full"`            // factor for a cache that is running full
+	Uncached int64   `json:"uncached_tokens"` // of the prompt
+	Home     bool    `json:"home"`            // the like of it is sent there by other gateways
+	Speed    float64 `json:"tokens_per_ms"`   // learned from its answers
+}
+
+func (q *question) terms(r *Replica) Terms {
+	w, speed := q.work(r), q.speed(r)
+	return Terms{
+		Step: round(w.step / speed), Places: round(w.places / speed), Queued: round(w.queued / speed),
+		Others: round(w.others / speed), Prompt: round(w.prompt / speed), Full: round(w.full),
+		Uncached: q.uncached(r), Home: r.slot == q.home, Speed: round(speed),
+	}
 }
 
 // Explain says what Acquire would choose, without leasing anything. Of equals,
@@ -29,10 +52,13 @@ type Candidate struct {
 func (p *Pool) Explain(need Need) Explanation {
 	q := p.question(&need)
 	m := p.members.Load()
+	if len(need.Blocks) > 0 {
+		q.look(&p.known, m)
+	}
 	e := Explanation{Pool: p.name, Candidates: make([]Candidate, 0, len(m.all))}
 	ranks := map[string]int{}
 	for _, r := range m.all {
-		c := Candidate{ID: r.ID, Score: math.Round(q.score(r))}
+		c := Candidate{ID: r.ID, Score: round(q.score(r)), Terms: q.terms(r)}
 		c.State, _ = r.State()
 		ranks[r.ID], c.Objection = q.rank(m, r)
 		c.Eligible = c.Objection == ""
@@ -44,6 +70,9 @@ func (p *Pool) Explain(need Need) Explanation {
 	e.conclude(ranks, m)
 	return e
 }
+
+// round keeps a hundredth of a millisecond.
+func round(ms float64) float64 { return math.Round(ms*100) / 100 }
 
 // The order in which replicas are used: see question.choose.
 const (

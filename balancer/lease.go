@@ -24,7 +24,9 @@ const fullPause = 500 * time.Millisecond
 type Lease struct {
 	pool    *Pool
 	replica *Replica
-	tokens  int64
+	tokens  int64   // of the prompt that the replica is not believed to hold
+	work    float64 // that lay before the first token when it was sent
+	sent    int64
 	probe   func(error) // the breaker's, if this request is its probe
 	payer   *payer      // who is charged, if the request has waited
 	charged int64       // tokens
@@ -59,6 +61,17 @@ func (l *Lease) FirstByte() {
 	}
 	l.replica.prefill.Add(-l.tokens)
 	l.judge(Success)
+}
+
+// FirstToken is FirstByte for a streamed answer, whose first byte tells how fast
+// the replica works.
+func (l *Lease) FirstToken() {
+	if l.replica != nil && l.stage.Load() == leaseHeld {
+		ms := float64(l.pool.clock()-l.sent) / 1e6
+		l.pool.speed.learn(l.work, ms, usualRate, poolTime)
+		l.replica.rate.learn(l.work, ms, l.pool.prior(), priorTime)
+	}
+	l.FirstByte()
 }
 
 // Done ends the lease. Only the first call counts.

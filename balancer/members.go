@@ -18,6 +18,16 @@ type members struct {
 	ready    []*Replica // in a panic also those that only checks hold out
 	suspects []*Replica // used if none of ready can be
 	panicked bool
+	bySlot   []*Replica // of all, by their slots
+}
+
+// at is the replica with that slot, nil if there is none; a picture that others
+// write to may know of replicas that came after this snapshot.
+func (m *members) at(slot uint16) *Replica {
+	if int(slot) >= len(m.bySlot) {
+		return nil
+	}
+	return m.bySlot[slot]
 }
 
 // Update is Publish by the configuration.
@@ -92,6 +102,10 @@ func (p *Pool) settle(before []*Replica, sources []source, isNew bool) ([]*Repli
 
 // adopt readies a replica that was not in the pool before.
 func (p *Pool) adopt(r *Replica, isNew bool) {
+	if p.lastSlot++; p.lastSlot == 0 {
+		p.lastSlot = 1
+	}
+	r.slot = p.lastSlot
 	if !isNew {
 		r.warming.Store(p.clock())
 	}
@@ -125,7 +139,10 @@ func (p *Pool) obey(r *Replica, e Endpoint) {
 
 // arrange publishes the snapshot. The caller holds updating.
 func (p *Pool) arrange(all []*Replica) {
-	m := &members{all: all}
+	m := &members{all: all, bySlot: make([]*Replica, int(p.lastSlot)+1)}
+	for _, r := range all {
+		m.bySlot[r.slot] = r
+	}
 	able := 0 // those that are there to be used
 	for _, r := range all {
 		switch h := r.holds.Load(); {

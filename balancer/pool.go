@@ -49,7 +49,11 @@ type Change struct {
 
 // Need says what a request asks of a replica.
 type Need struct {
-	Tokens int64       // estimated length of the prompt
+	Tokens int64 // estimated length of the prompt
+	// Blocks are hashes of the prompt's beginnings, one for each BlockTokens, each
+	// covering all that comes before it and everything else that a replica's cache
+	// distinguishes. They are read until a replica is chosen. May be nil.
+	Blocks []uint64
 	Model  string      // a name, such as a LoRA adapter's, that not every replica serves; may be empty
 	Output int64       // expected length of the answer, tokens
 	Avoid  [2]*Replica // replicas that this request has already tried
@@ -65,12 +69,15 @@ type Pool struct {
 	budget  budget
 	members atomic.Pointer[members]
 	queue   queue
+	known   prefixes
+	speed   rate // of all replicas
 
 	share   atomic.Uint64 // float64: of the traffic there that is ours
 	shareAt atomic.Int64  // when that was worked out
 
 	updating sync.Mutex // guards what follows; a choice never takes it
 	sources  []source
+	lastSlot uint16
 	running  context.Context // nil unless Run runs
 	watchers map[*Replica]context.CancelFunc
 	watching sync.WaitGroup
@@ -154,22 +161,31 @@ func (p *Pool) tryAcquire(need *Need, lease *Lease) bool {
 	q := p.question(need)
 	for {
 		m := p.members.Load()
+		if len(need.Blocks) > 0 {
+			q.look(&p.known, m)
+		}
 		r := q.choose(m)
 		if r == nil {
 			return false
 		}
 		// Since the choice was made somebody may have taken the last place or
 		// the breaker's probe.
-		if !r.take(r.most(p.options.Load().MaxInFlight, q.now), need.Tokens) {
+		uncached, ahead := q.uncached(r), q.work(r)
+		if !r.take(r.most(p.options.Load().MaxInFlight, q.now), uncached) {
 			continue
 		}
 		probe, ok := r.breaker.enter()
 		if ok {
-			lease.pool, lease.replica, lease.tokens, lease.probe = p, r, need.Tokens, probe
+			lease.pool, lease.replica, lease.tokens, lease.probe = p, r, uncached, probe
+			lease.work, lease.sent = ahead.total(), q.now
+			r.computed.Add(uint32(uncached+need.Output) / BlockTokens)
+			if len(need.Blocks) > 0 {
+				p.known.note(need.Blocks, r)
+			}
 			lease.why = Why{Rank: rankNames[q.came], Of: len(m.ready), InFlight: r.inFlight.Load()}
 			return true
 		}
-		r.give(need.Tokens)
+		r.give(uncached)
 	}
 }
 
@@ -204,7 +220,7 @@ func (p *Pool) Run(ctx context.Context) {
 func (p *Pool) question(need *Need) question {
 	return question{
 		need: need, now: p.clock(), random: p.random, limit: p.options.Load().MaxInFlight,
-		share: math.Float64frombits(p.share.Load()),
+		share: math.Float64frombits(p.share.Load()), prior: p.prior(),
 	}
 }
 

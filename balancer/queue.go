@@ -164,7 +164,10 @@ func (l *Lease) moved() Lease {
 	if l == nil {
 		return Lease{}
 	}
-	return Lease{pool: l.pool, replica: l.replica, tokens: l.tokens, probe: l.probe, why: l.why, payer: l.payer, charged: l.charged}
+	return Lease{
+		pool: l.pool, replica: l.replica, tokens: l.tokens, work: l.work, sent: l.sent,
+		probe: l.probe, why: l.why, payer: l.payer, charged: l.charged,
+	}
 }
 
 // enqueue lets w wait, or says why it does not.

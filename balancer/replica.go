@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Replica is one vLLM server. Its exported fields never change; its counters
@@ -22,6 +24,10 @@ type Replica struct {
 	clock    func() int64 // nanoseconds since the pool was made, never 0
 	inFlight atomic.Int64
 	prefill  atomic.Int64
+	computed atomic.Uint32 // blocks of BlockTokens that it was sent and did not know
+	slot     uint16        // its number in prefixes, never that of another for long
+	hash     uint64        // of its ID
+	rate     rate
 	endings  [outcomes]atomic.Uint64
 	weight   atomic.Int64
 	warming  atomic.Int64 // when its slow start began; 0 is never
@@ -124,6 +130,7 @@ func newReplica(e Endpoint, clock func() int64) (*Replica, error) {
 	id := net.JoinHostPort(u.Hostname(), port)
 	r := &Replica{ID: id, URL: u.Scheme + "://" + id, Host: host, TLS: u.Scheme == "https"}
 	r.clock = clock
+	r.hash = xxhash.Sum64String(id)
 	r.kick = make(chan struct{}, 1)
 	return r, nil
 }

@@ -168,7 +168,7 @@ func TestWhatOthersHaveThereCounts(t *testing.T) {
 		if l := p.Snapshot().Replicas[0].Load; l.Used || *l.AgeMS != 2000 {
 			t.Errorf("an old load is used: %+v", l)
 		}
-		if p.Replicas()[0].score(0, 1, p.clock()) != p.Replicas()[1].score(0, 1, p.clock()) {
+		if p.Replicas()[0].workOf(0, 1, p.clock()) != p.Replicas()[1].workOf(0, 1, p.clock()) {
 			t.Error("an old load still counts")
 		}
 	})

@@ -70,7 +70,7 @@ func (p *Pool) Snapshot() View {
 func (r *Replica) view(q *question) ReplicaView {
 	v := ReplicaView{
 		ID: r.ID, InFlight: r.InFlight(), Prefill: r.Prefill(),
-		Capacity: r.capacity(q.now), Score: math.Round(q.score(r)),
+		Capacity: r.capacity(q.now), Score: round(q.score(r)),
 		Breaker: r.breaker.now().String(), Load: r.signal.view(q.now),
 		Models: r.Models(), Outcomes: map[string]uint64{},
 	}

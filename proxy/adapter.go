@@ -3,6 +3,8 @@ package proxy
 import (
 	"encoding/json"
 
+	"github.com/cespare/xxhash/v2"
+
 	"mete/balancer"
 )
 
@@ -44,7 +46,7 @@ func (t *table) adapter(p *pool, a balancer.Model) *model {
 	entry.ID, entry.Root, entry.UpstreamModel = a.ID, a.ID, ""
 	made := *base
 	made.Model, made.pool, made.upstream, made.adapter = &entry, p, nil, a.ID
-	made.metrics = t.metrics.model(a.ID)
+	made.metrics, made.seed = t.metrics.model(a.ID), xxhash.Sum64String(a.ID)
 	m, _ := t.adapters.LoadOrStore(a.ID, &made)
 	return m.(*model)
 }

@@ -131,7 +131,11 @@ func (x *exchange) forward() error {
 // the response's body stream, which then owns the exchange.
 func (x *exchange) relay() error {
 	x.phase = phaseAnswer
-	x.lease.FirstByte()
+	if x.answer.stream {
+		x.lease.FirstToken()
+	} else {
+		x.lease.FirstByte()
+	}
 	if x.answer.whole {
 		x.writeHead()
 		return x.relayWhole()

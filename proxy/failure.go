@@ -44,7 +44,9 @@ func (x *exchange) mayFailOver(outcome balancer.Outcome) bool {
 
 // need says what this request asks of a replica.
 func (x *exchange) need() balancer.Need {
-	need := balancer.Need{Tokens: x.prompt, Model: x.model.adapter, Output: x.expected(), Turn: x.turn()}
+	need := balancer.Need{
+		Tokens: x.prompt, Blocks: x.scan.Blocks(x.model.seed), Model: x.model.adapter, Output: x.expected(), Turn: x.turn(),
+	}
 	for i := range x.tries {
 		need.Avoid[i] = x.tries[i].replica
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"mete/balancer"
 	"mete/config"
 	"mete/proxy/body"
@@ -32,6 +34,7 @@ type model struct {
 	*config.Model
 	pool      *pool
 	upstream  []byte        // the model's name for the replicas as a JSON string, nil to leave it
+	seed      uint64        // of the hashes of its prompts: replicas' caches tell models and adapters apart
 	adapter   string        // the name of a LoRA adapter, which not every replica may have
 	members   []body.Member // spliced into each request
 	firstByte time.Duration // limit for a stream's first byte
@@ -83,7 +86,7 @@ func newPool(p *balancer.Pool, settings config.Pool, m *metrics) *pool {
 }
 
 func newModel(entry *config.Model, p *pool, cfg *config.Config, m *metrics) (*model, error) {
-	made := &model{Model: entry, pool: p, firstByte: cfg.Timeouts.FirstByte, metrics: m.model(entry.ID)}
+	made := &model{Model: entry, pool: p, firstByte: cfg.Timeouts.FirstByte, metrics: m.model(entry.ID), seed: xxhash.Sum64String(entry.ID)}
 	if entry.FirstByteTimeout > 0 {
 		made.firstByte = entry.FirstByteTimeout
 	}

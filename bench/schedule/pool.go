@@ -52,7 +52,7 @@ func (p *pool) take(r *request) {
 			p.g.w.books.refused(r)
 			return
 		}
-		r.first = lease.FirstByte
+		r.first = lease.FirstToken
 		r.done = func() {
 			lease.Used(int64(r.prompt + r.output))
 			lease.Done(balancer.Success)
@@ -64,6 +64,9 @@ func (p *pool) take(r *request) {
 
 func (p *pool) need(r *request) balancer.Need {
 	need := balancer.Need{Tokens: int64(r.prompt), Output: expectedOutput}
+	if p.g.w.Workload.chat != nil {
+		need.Blocks = r.hashes(r.prompt, balancer.BlockTokens)
+	}
 	if p.queued {
 		need.Turn = balancer.Turn{Caller: fmt.Sprint("caller ", r.caller), Wait: balancer.Forever}
 	}

@@ -55,7 +55,9 @@ type Scan struct {
 	lex     lexer
 	seen    field
 	members []member
-	end     int // place of the closing brace
+	blocks  []uint64 // made by Blocks
+	hashes  []uint64 // memory for them
+	end     int      // place of the closing brace
 
 	maxTokensParam string                 // the member that MaxTokens is from
 	name           [longestName]byte      // memory for a decoded member name
@@ -87,7 +89,7 @@ func (s *Scan) Parse(kind Kind, b []byte) error {
 
 // Reset forgets the body, but keeps memory for the next one.
 func (s *Scan) Reset() {
-	*s = Scan{MaxTokens: -1, N: 1, BestOf: 1, members: s.members[:0]}
+	*s = Scan{MaxTokens: -1, N: 1, BestOf: 1, members: s.members[:0], hashes: s.hashes[:0]}
 }
 
 // object reads the whole body.
