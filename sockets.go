@@ -154,9 +154,13 @@ func (open *inheritance) drop() {
 // tellParent says that this process serves, to the one that started it as its
 // successor, if there is one.
 func tellParent() error {
-	fd, err := strconv.Atoi(os.Getenv(readyEnv))
-	if err != nil {
+	number, there := os.LookupEnv(readyEnv)
+	if !there {
 		return nil
+	}
+	fd, err := strconv.Atoi(number)
+	if err != nil {
+		return fmt.Errorf("%s: %w", readyEnv, err)
 	}
 	_ = os.Unsetenv(readyEnv)
 	pipe := os.NewFile(uintptr(fd), "ready")

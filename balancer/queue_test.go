@@ -376,7 +376,7 @@ func TestCallersWhoWaitGetEqualTokens(t *testing.T) {
 			need.Turn.Weight = 2
 		}
 		a := &asking{}
-		a.Waiter = p.Request(need, func(l *Lease, err error) {
+		a.Waiter = p.Request(need, func(l *Lease, _ error) {
 			had[caller] += sizes[caller]
 			a.lease = l
 			held = append(held, a)
