@@ -3,6 +3,7 @@ package balancer
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +11,8 @@ import (
 
 const (
 	queuePoll = 100 * time.Millisecond // between two looks at what changes by time alone: breakers, caps
-	passOver  = 64                     // requests that a look may pass over, because no free replica serves their model
+	passOver  = 512                    // requests that a look may pass over, because no free replica serves their model
+	passOwn   = 64                     // of these, of one caller
 
 	leastRetry  = 100 * time.Millisecond
 	unsureRetry = time.Second // as long as nothing is known of the pool's speed
@@ -255,31 +257,14 @@ func (p *Pool) serve() {
 	}
 }
 
-// nextServed takes the first out of the queue for whom there is a place. Those
-// are passed over who need a model that no free replica serves, or must avoid
-// the free ones; if one that could use any replica finds none, none is free.
+// nextServed takes the first out of the queue for whom there is a place.
 func (p *Pool) nextServed() *Waiter {
 	q := &p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.looked = p.clock()
-	var passed []*Waiter
-	w, placed := (*Waiter)(nil), false
-	for q.order.length > 0 && len(passed) < passOver {
-		w = q.order.next()
-		if placed = p.tryAcquire(&w.need, &w.lease); placed {
-			break
-		}
-		if w.need.Model == "" && w.need.Avoid[0] == nil {
-			break
-		}
-		q.order.remove(w)
-		passed = append(passed, w)
-	}
-	for _, back := range passed {
-		q.order.insert(back)
-	}
-	if !placed {
+	w := p.place()
+	if w == nil {
 		return nil
 	}
 	q.order.remove(w)
@@ -289,6 +274,46 @@ func (p *Pool) nextServed() *Waiter {
 	w.lease.payer, w.lease.charged = w.payer, w.cost
 	q.counts.Served++
 	return w
+}
+
+// place finds a place for somebody, and leaves all in the queue. Those are
+// passed over who need a model that no free replica serves, or must avoid the
+// free ones; if one that could use any replica finds none, none is free. Who is
+// passed over is charged nothing and stays first, so a caller with many such
+// requests is left out altogether, or it would hold up everybody.
+func (p *Pool) place() *Waiter {
+	o := &p.queue.order
+	var passed []*Waiter
+	var aside []*payer
+	var unserved []string // models that have found no place
+	defer func() {
+		for _, who := range aside {
+			o.takeBack(who)
+		}
+		for _, w := range passed {
+			w.payer.passed = 0
+			o.insert(w)
+		}
+	}()
+	for o.length > 0 && len(passed) < passOver {
+		w := o.next()
+		known := slices.Contains(unserved, w.need.Model)
+		switch anywhere := w.need.Avoid[0] == nil; {
+		case !known && p.tryAcquire(&w.need, &w.lease):
+			return w
+		case w.need.Model == "" && anywhere:
+			return nil
+		case !known && anywhere:
+			unserved = append(unserved, w.need.Model)
+		}
+		o.remove(w)
+		passed = append(passed, w)
+		if w.payer.passed++; w.payer.passed == passOwn && w.payer.place >= 0 {
+			o.setAside(w.payer)
+			aside = append(aside, w.payer)
+		}
+	}
+	return nil
 }
 
 // expired takes out one who has waited long enough. While all replicas are gone

@@ -56,6 +56,7 @@ type payer struct {
 	dues    int64   // tokens of those that wait
 	line    heapOf[*Waiter]
 	place   int // in ready, -1 when it does not wait
+	passed  int // of its requests, in the present look for one to serve
 }
 
 // add lets w wait. Its caller is made known if it is not.
@@ -98,6 +99,19 @@ func (o *order) remove(w *Waiter) {
 	}
 	p.class.length--
 	o.length--
+}
+
+// setAside leaves a caller who waits out, with all its requests, until takeBack.
+func (o *order) setAside(p *payer) {
+	p.class.ready.remove(p.place)
+	p.class.length -= p.line.len()
+	o.length -= p.line.len()
+}
+
+func (o *order) takeBack(p *payer) {
+	p.class.ready.push(p)
+	p.class.length += p.line.len()
+	o.length += p.line.len()
 }
 
 // next is whose turn it is; nobody must wait in vain: length must not be 0.

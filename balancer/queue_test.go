@@ -142,6 +142,43 @@ func TestTheLowestClassDoesNotStarve(t *testing.T) {
 	}
 }
 
+// TestRequestsThatNoFreeReplicaServesHoldNobodyUp, however many they are: they
+// cost their caller nothing, so it stays the first.
+func TestRequestsThatNoFreeReplicaServesHoldNobodyUp(t *testing.T) {
+	p := newPool(t, 0, Options{MaxInFlight: 1})
+	if err := p.Update([]Endpoint{{URL: "http://a:1", Models: []string{"adapter"}}, {URL: "http://b:1", Models: []string{"other"}}}); err != nil {
+		t.Fatal(err)
+	}
+	leases := map[string]*Lease{}
+	for range 2 {
+		l := mustAcquire(t, p, Need{})
+		leases[l.Replica().ID] = l
+	}
+	var many []*asking
+	for range 3 * passOwn {
+		need := turnOf("a")
+		need.Model = "adapter"
+		many = append(many, ask(p, need))
+	}
+	free := leases["b:1"]
+	for i := range 3 {
+		other := ask(p, turnOf("b"))
+		free.Done(Success)
+		if other.calls != 1 || other.err != nil {
+			t.Fatalf("request %d of the other caller was called %d times, %v", i, other.calls, other.err)
+		}
+		free = other.lease
+	}
+	free.Done(Success)
+	leases["a:1"].Done(Success)
+	for i, a := range many {
+		if a.calls != 1 || a.lease == nil {
+			t.Fatalf("request %d was called %d times", i, a.calls)
+		}
+		a.lease.Done(Success)
+	}
+}
+
 func TestWhatACallerWasChargedIsCorrected(t *testing.T) {
 	for _, c := range []struct {
 		name string
