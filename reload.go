@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -22,22 +23,21 @@ type loader func() (*config.Config, []string, error)
 const reloadEvery = 500 * time.Millisecond
 
 // goReload runs reloads until the gateway is closed.
-func (r *running) goReload(load loader, files []string, hup <-chan os.Signal) {
+func (r *running) goReload(load loader, watch *fileWatch, hup <-chan os.Signal) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.reloads(ctx, load, files, hup)
+		r.reloads(ctx, load, watch, hup)
 	}()
 	r.onClose(func() { cancel(); <-ended })
 }
 
 // reloads loads the configuration again on SIGHUP and when one of its files has
 // changed, until ctx ends. What is refused changes nothing.
-func (r *running) reloads(ctx context.Context, load loader, files []string, hup <-chan os.Signal) {
+func (r *running) reloads(ctx context.Context, load loader, watch *fileWatch, hup <-chan os.Signal) {
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
-	watch := newFileWatch(files)
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,8 +49,9 @@ func (r *running) reloads(ctx context.Context, load loader, files []string, hup 
 			}
 		}
 		_ = notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", monotonic()))
+		before := newFileWatch(slices.Collect(maps.Keys(watch.stamps)))
 		next, files, err := load()
-		watch = newFileWatch(files)
+		watch = before.following(files)
 		if err == nil {
 			err = r.reload(ctx, next)
 		}
@@ -210,6 +211,18 @@ func newFileWatch(files []string) *fileWatch {
 		w.stamps[name] = stampOf(name)
 	}
 	return w
+}
+
+// following watches the files that were read since w was made. One of w's that
+// has changed meanwhile counts as changed: nobody knows which of it was read.
+func (w *fileWatch) following(files []string) *fileWatch {
+	next := newFileWatch(files)
+	for name := range next.stamps {
+		if before, known := w.stamps[name]; known {
+			next.stamps[name] = before
+		}
+	}
+	return next
 }
 
 // changed reports a change once the files have held still since the call

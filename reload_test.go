@@ -173,6 +173,25 @@ func TestAChangedFileIsTakenOver(t *testing.T) {
 	}
 }
 
+// TestAChangeWhileTheGatewayStartsIsNoticed: starting may take seconds, in which
+// it waits for replicas.
+func TestAChangeWhileTheGatewayStartsIsNoticed(t *testing.T) {
+	old, fresh := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "fresh")
+	before := newFileWatch([]string{old})
+	for _, name := range []string{old, fresh} {
+		if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watch := before.following([]string{old, fresh})
+	if watch.changed() || !watch.changed() {
+		t.Error("the change was not noticed, or not waited for until it was whole")
+	}
+	if watch = newFileWatch([]string{old, fresh}).following([]string{old, fresh}); watch.changed() || watch.changed() {
+		t.Error("a change was seen where there was none")
+	}
+}
+
 func TestABadFileChangesNothing(t *testing.T) {
 	s := startFile(t, func(s *fileSite) string { return s.base() })
 	s.rewrite(strings.Replace(s.base(), "plan: open", "plan: nowhere", 1), "refused")

@@ -65,17 +65,19 @@ func serveFile(ctx context.Context, flags serveFlags, ready func(*running) error
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
+	watch := newFileWatch([]string{flags.config}) // before it is read, and long before it is in force
 	cfg, files, err := load()
 	if err != nil {
 		return err
 	}
+	watch = watch.following(files)
 	log, closeLog, err := newLogger(cfg.Log)
 	if err != nil {
 		return err
 	}
 	defer closeLog()
 	return run(ctx, cfg, log, func(r *running) error {
-		r.goReload(load, files, hup)
+		r.goReload(load, watch, hup)
 		if ready == nil {
 			return nil
 		}
