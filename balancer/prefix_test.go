@@ -26,9 +26,11 @@ func needOf(blocks []uint64) Need {
 
 func TestAPromptGoesWhereItsBeginningIs(t *testing.T) {
 	for _, n := range []int{4, 40} {
-		p := newPool(t, n, Options{})
+		now := int64(1)
+		p := newPool(t, n, Options{Clock: func() int64 { return now }})
 		for chat := range 10 {
 			first := mustAcquire(t, p, needOf(prompt(fmt.Sprint(chat), 0, 20)))
+			now += int64(50 * time.Millisecond)
 			first.FirstToken()
 			first.Done(Success)
 			for turn := range 5 {

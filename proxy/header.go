@@ -174,9 +174,9 @@ func sameHost(target, host []byte) bool {
 }
 
 // isSaneID tells whether a client's request id may be echoed and logged: up to
-// 128 letters, digits and . _ : -
+// 128 letters, digits and . _ : -, and not what may be a key in the wrong field.
 func isSaneID(id []byte) bool {
-	if len(id) == 0 || len(id) > 128 {
+	if len(id) == 0 || len(id) > 128 || bytes.HasPrefix(id, []byte("sk-")) {
 		return false
 	}
 	for _, c := range id {

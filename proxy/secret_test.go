@@ -74,3 +74,13 @@ func TestWhatAReplicaSendsInPlaceOfAHeaderIsNotLogged(t *testing.T) {
 		})
 	}
 }
+
+func TestAKeyInTheWrongFieldIsNoRequestID(t *testing.T) {
+	for id, want := range map[string]bool{
+		"req-1:a_b.c": true, "": false, "a b": false, "sk-mete-0123456789abcdef0123456789abcdef01234567": false,
+	} {
+		if got := isSaneID([]byte(id)); got != want {
+			t.Errorf("%q: %v", id, got)
+		}
+	}
+}
