@@ -50,7 +50,7 @@ schedule: build ## compares choices of replica on simulated replicas in simulate
 torture: redis-server ## runs the long forms of the measurements that the README quotes
 	go test -count=1 -v -timeout 30m -run 'ByteForByte|NeverLooksComplete|ThatLeaves|RedisThatIsAway|RevokedKey' . ./proxy -long
 	go test -count=1 -v -timeout 30m -run 'FourProcesses|SlotsOfAKilled|AFrozenRedis' ./limits -long
-	go test -count=1 -v -timeout 30m -run 'TestNoRequestFailsWhileReplicas|TestADeadPool|TestReloadsBreakNoAnswer|TestARestartLoses|OutliveSIGTERM|TestSlowClients|TestAGatewayBeyond' . -long
+	go test -count=1 -v -timeout 30m -run 'TestNoRequestFailsWhileReplicas|TestADeadPool|TestReloadsBreakNoAnswer|TestARestartLoses|OutliveSIGTERM|EverythingAtOnce|TestSlowClients|TestAGatewayBeyond' . -long
 	go test -count=1 -v -timeout 30m ./bench/torture -long
 
 # hadolint is a Python package because its maintainers build no other that a registry has.

@@ -29,6 +29,8 @@ type gatewayProcess struct {
 	api, admin    string
 	pids          []int // of the processes that have served, in their order
 	requests      []*load.Request
+	store         *redistest.Server
+	replica       *sim.Replica
 	seen          int // log lines that were looked at
 }
 
@@ -38,7 +40,7 @@ func startGateway(t *testing.T, prepare func(*exec.Cmd)) *gatewayProcess {
 	dir, store := t.TempDir(), redistest.Start(t)
 	replica := sim.Config{Models: []string{"mete"}}
 	r := startSim(t, replica)
-	g := &gatewayProcess{T: t, file: filepath.Join(dir, "mete.yaml"), logFile: filepath.Join(dir, "log"), exited: make(chan error, 1)}
+	g := &gatewayProcess{T: t, store: store, replica: r, file: filepath.Join(dir, "mete.yaml"), logFile: filepath.Join(dir, "log"), exited: make(chan error, 1)}
 	text := fmt.Sprintf(`
 listen: {api: "127.0.0.1:0", admin: "127.0.0.1:0"}
 redis: {url: "redis://%s", timeout: 2s, connect_timeout: 2s}
