@@ -46,7 +46,7 @@ func TestRouteSaysWhatWouldBeChosen(t *testing.T) {
 	}
 	var route routeView
 	s.admin("/debug/route?model=mete&tokens=5000", &route)
-	if route.Tokens != 5000 || route.Why == "" || len(route.Candidates) != 1 || route.Candidates[0].Score < 5000 {
+	if route.Tokens != 5000 || route.Why == "" || len(route.Candidates) != 1 || route.Candidates[0].Terms.Uncached != 5000 || route.Candidates[0].Score < route.Candidates[0].Terms.Prompt {
 		t.Errorf("%+v", route)
 	}
 	if sent != 0 || s.pools()["general"].Replicas()[0].InFlight() != 0 {

@@ -182,7 +182,7 @@ func TestAStartWithoutConsulAndWithoutAnythingKeptSaysSo(t *testing.T) {
 	if status := s.admin("/readyz", &ready); status != 503 || ready != "no pool has replicas yet\n" {
 		t.Errorf("%d %s", status, ready)
 	}
-	if !strings.Contains(s.log.String(), `"pools":"general"`) || !strings.Contains(s.log.String(), "started without replicas") {
+	if !strings.Contains(s.log.String(), `"pools":"general"`) || !strings.Contains(s.log.String(), "going on without replicas") {
 		t.Error("the log does not say so")
 	}
 	if a := s.ask(helloBody); a.status != 503 || !strings.Contains(a.body, `"no_replica"`) {
