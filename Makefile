@@ -7,7 +7,7 @@ LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 20000x
 FILES    ?= LICENSE proxy/relay.go testdata/sdk/check.py
 
-.PHONY: release test-deploy prometheus help build run test test-race test-allocs test-sdk estimator bench schedule torture fuzz lint setup redis-server chromium npm
+.PHONY: release test-deploy prometheus help build run test test-race test-allocs test-sdk estimator bench schedule torture fuzz lint vuln setup redis-server chromium npm
 help: ## shows this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
@@ -70,6 +70,9 @@ release: ## builds dist/: binaries for linux on amd64 and arm64, an SBOM and che
 
 lint: ## runs the linters
 	go run $(LINTER) run ./...
+
+vuln: ## asks vuln.go.dev for known vulnerabilities in what is called
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 # The tests want a real Redis, Prometheus with its promtool, and for the console
 # a browser and npm. Where one of them is missing and may be installed, it is.

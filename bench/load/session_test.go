@@ -35,7 +35,8 @@ func TestOpenLoopFollowsItsSchedule(t *testing.T) {
 	target, _ := replica(t, cfg)
 	r := run(t, Options{Target: target, Requests: synthetic(t, cfg, 3, 4, Shape{Whole: true}), Schedule: Constant(Random(1), 500), Duration: time.Second})
 	want := int64(len(until(Constant(Random(1), 500), time.Second)))
-	if r.Counters.Completed != want || r.Counters.Verified != want {
+	// What was meant for the last moments may be too late on a busy machine.
+	if n := r.Counters.Completed; n > want || n < want*9/10 || r.Counters.Verified != n {
 		t.Errorf("%d completed of %d, codes %v", r.Counters.Completed, want, r.Codes)
 	}
 }
