@@ -116,7 +116,8 @@ func run(ctx context.Context, cfg *config.Config, log zerolog.Logger, ready func
 			return err
 		}
 	}
-	if err := errors.Join(tellParent(), notify(fmt.Sprintf("READY=1\nMAINPID=%d", os.Getpid()))); err != nil {
+	// systemd first: once the parent knows, it may end, and must not be taken for the service.
+	if err := errors.Join(notify(fmt.Sprintf("READY=1\nMAINPID=%d", os.Getpid())), tellParent()); err != nil {
 		r.log.Warn().Err(err).Msg("nobody knows that this process serves")
 	}
 	for {

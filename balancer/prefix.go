@@ -12,7 +12,7 @@ const BlockTokens = 64
 
 const (
 	setWays  = 4       // entries among which the oldest makes room
-	setCount = 1 << 15 // sets: 131,072 entries of 64 bytes, 8 MiB for a pool whose prompts share anything
+	setCount = 1 << 15 // sets: 131,072 entries of 80 bytes, 10 MiB for a pool whose prompts share anything
 	holders  = 8       // replicas that an entry remembers; of more, the last ones
 	mostHits = 512     // blocks that are looked at: 32,768 tokens
 	// keptBlocks is how much a replica can compute until a block that it has not used

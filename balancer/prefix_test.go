@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // prompt is n blocks, of which the first shared are the same for all names.
@@ -87,8 +88,8 @@ func TestThePictureIsBounded(t *testing.T) {
 	for i := range 30_000 {
 		p.known.note(prompt(fmt.Sprint(i), 0, 10), p.Replicas()[i%2])
 	}
-	if n := len(p.known.sets) * setWays; n != setCount*setWays {
-		t.Errorf("%d entries", n)
+	if n := len(p.known.sets) * int(unsafe.Sizeof(set{})); n != 10<<20 {
+		t.Errorf("%d bytes, and the comment says 10 MiB", n)
 	}
 	q := p.question(&Need{Blocks: prompt("29999", 0, 10)})
 	q.look(&p.known, p.members.Load())

@@ -100,7 +100,7 @@ func newMetrics(b *meter.Book, ownerBound int) *metrics {
 		overhead:   b.Histogram("overhead_seconds", "Time that the gateway itself took before a request went to a replica: without the client's sending, waiting for a place, and connecting.", overheadBuckets),
 		streams:    b.Gauge("streams", "Answers that are being relayed."),
 		unwatched:  b.Counter("unwatched_total", "Exchanges whose connection could not be watched for the client's leaving."),
-		panics:     b.Counter("panics_total", "Panics, each of which cost one request."),
+		panics:     b.Counter("panics_total", "Panics that were caught, each of which cost one request."),
 		turnedAway: b.Counters("connections_refused_total", "Connections that were closed before a request, by reason: connections (too many), address (too many from one), no_header and bad_header (of the PROXY protocol), descriptors (the process has none left, and they wait).", "reason"),
 		callers:    newCallers(b, ownerBound),
 		routes:     map[string]prometheus.Counter{},
